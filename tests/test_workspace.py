@@ -39,7 +39,9 @@ MAX_LINES = 600
 STDLIB = sys.stdlib_module_names | {"annotationlib"}
 """Of this Python, and what later ones that we run on have."""
 
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "hookspecs/pluggent_hookspecs/hooks.py": "one table: a function for every hook, in the order of the documentation",
+}
 """Files that are longer, and why."""
 
 # Written so that this file does not match itself.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs.attachments import *  # noqa: F403
     from pluggent_hookspecs.commands import *  # noqa: F403
     from pluggent_hookspecs.decisions import *  # noqa: F403
+    from pluggent_hookspecs.embeddings import *  # noqa: F403
     from pluggent_hookspecs.errors import *  # noqa: F403
     from pluggent_hookspecs.events import *  # noqa: F403
     from pluggent_hookspecs.folders import *  # noqa: F403
@@ -42,30 +43,31 @@ _MODULES = {
     "attachments": "attachment audio file image",
     "commands": "Command HostOperations HostResult HostTool OnLog OnProgress Requester",
     "decisions": "ANSWERS Allow Answers Approval Ask Decision Deny Reach Respond Window",
+    "embeddings": "Embedder EmbeddingIncomplete EmbeddingRequest EmbeddingResponse EmbeddingRole Vectors",
     "errors": (
         "ConfigError Denied HookError LimitReached MemoryStoreError MemoryStoreErrorKind NameTaken PlanParseError "
         "PluggentError PluginError PluginIncompatible PluginLoadError ProviderError ProviderErrorKind SessionError "
         "SessionLeaseLost SessionOwnerError ToolError ToolErrorKind"
     ),
     "events": (
-        "ApprovalEvent DeltaEvent InputEvent MemoryReadEvent MemoryResultEvent MemoryWriteEvent ModelRequestEvent "
-        "ModelResponseEvent OutputEvent ProvideEvent QuestionEvent ReserveEvent Scope SettleEvent ToolCallEvent "
-        "ToolResultEvent ToolSelectionEvent"
+        "ApprovalEvent DeltaEvent EmbeddingRequestEvent EmbeddingResponseEvent InputEvent MemoryReadEvent "
+        "MemoryResultEvent MemoryWriteEvent ModelRequestEvent ModelResponseEvent OutputEvent ProvideEvent "
+        "QuestionEvent ReserveEvent Scope SettleEvent ToolCallEvent ToolResultEvent ToolSelectionEvent"
     ),
     "folders": "home_folder private_folder state_folder",
     "hooks": "HOOKS HookInfo",
     "markers": "IMPL_MARK PROJECT Band CallNext HookKind ImplOptions MaybeAsync hookimpl",
     "memory": "MemoryAccess MemoryHit MemoryItem MemoryPage MemoryQuery MemoryStore",
-    "messages": "Audio File Image Message Part Reasoning Refusal Role Text ToolCall Usage VendorPart",
+    "messages": "Audio CachePoint File Image Message Part Reasoning Refusal Role Text ToolCall Usage VendorPart",
     "models": (
-        "AllowedTools Delta FinishReason Finished ListsModels ModelInfo ModelParameters ModelRequest ModelResponse "
-        "PartDelta Provider ReasoningDelta RefusalDelta Reply TextDelta ToolCallDelta ToolChoice UsageDelta "
-        "collect deltas"
+        "AllowedTools CountsTokens Delta FinishReason Finished ListsModels ModelInfo ModelParameters ModelRequest "
+        "ModelResponse ModelTimeouts PartDelta Provider ReasoningDelta RefusalDelta Reply TextDelta ToolCallDelta "
+        "ToolChoice UsageDelta collect deltas"
     ),
     "observations": (
         "LOG_LEVELS Change DecisionMade Discarded EventsDropped HookFailed ModelCalled ModelRetried Observation "
         "PlanStepChanged PluginStateChanged QuestionAnswered ReasoningShown SessionClosed SessionOpened TextShown "
-        "ToolFinished ToolLogged ToolProgressed ToolStarted TurnEnded TurnStarted UserNotified Vote"
+        "TextsEmbedded ToolFinished ToolLogged ToolProgressed ToolStarted TurnEnded TurnStarted UserNotified Vote"
     ),
     "plans": "Plan PlanParser Step StepStatus",
     "plugins": "Opens PluginContext",

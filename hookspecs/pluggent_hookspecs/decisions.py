@@ -168,6 +168,12 @@ ANSWERS: Mapping[str, Answers] = MappingProxyType(
             _RESULT, "the result is withheld; the model reads tell_model (the effect has happened)"
         ),
         "decide_output": Answers(_RESULT, "nothing of it is shown; the user reads tell_user"),
+        "decide_embedding_request": Answers(
+            _REQUEST,
+            "nothing is sent; the caller gets Denied",
+            "that EmbeddingResponse is used; nothing is sent",
+        ),
+        "decide_embedding_response": Answers(_RESULT, "the vectors are dropped; the caller gets Denied"),
         "decide_memory_write": Answers(_RESULT, "nothing is written; the caller gets Denied"),
         "decide_memory_read": Answers(_RESULT, "nothing is read; the caller gets Denied"),
         "decide_question": Answers(frozenset({Allow, Deny}), "the person is not asked; the tool gets Denied"),

@@ -17,15 +17,17 @@ import attrs
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
 from pluggent_hookspecs._value import Value
 from pluggent_hookspecs.decisions import Reach
+from pluggent_hookspecs.embeddings import EmbeddingRequest, EmbeddingResponse
 from pluggent_hookspecs.memory import MemoryItem, MemoryQuery
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import ModelRequest, ModelResponse
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
 __all__ = [
-    "ApprovalEvent", "DeltaEvent", "InputEvent", "MemoryReadEvent", "MemoryResultEvent", "MemoryWriteEvent",
-    "ModelRequestEvent", "ModelResponseEvent", "OutputEvent", "ProvideEvent", "QuestionEvent", "ReserveEvent",
-    "Scope", "SettleEvent", "ToolCallEvent", "ToolResultEvent", "ToolSelectionEvent",
+    "ApprovalEvent", "DeltaEvent", "EmbeddingRequestEvent", "EmbeddingResponseEvent", "InputEvent",
+    "MemoryReadEvent", "MemoryResultEvent", "MemoryWriteEvent", "ModelRequestEvent", "ModelResponseEvent",
+    "OutputEvent", "ProvideEvent", "QuestionEvent", "ReserveEvent", "Scope", "SettleEvent", "ToolCallEvent",
+    "ToolResultEvent", "ToolSelectionEvent",
 ]  # fmt: skip
 
 
@@ -143,11 +145,37 @@ class DeltaEvent(Value):
 
 
 @attrs.frozen(repr=False)
+class EmbeddingRequestEvent(Value):
+    """Texts are about to be sent to an embedder. ``embedder`` is a capability id, ``target`` its address."""
+
+    scope: Scope
+    request: EmbeddingRequest
+    embedder: str
+    target: str = ""
+    digest: str = ""
+
+
+@attrs.frozen(repr=False)
+class EmbeddingResponseEvent(Value):
+    """An embedder has answered; the vectors are not handed out yet.
+
+    Of a request that failed half-way they are those of its first texts, as many as were embedded.
+    """
+
+    scope: Scope
+    request: EmbeddingRequest
+    response: EmbeddingResponse
+    embedder: str
+    digest: str = ""
+
+
+@attrs.frozen(repr=False)
 class ReserveEvent(Value):
     """An attempt at a call is about to be made, and may cost something.
 
-    ``operation`` is model_call or tool_call, ``operation_id`` and ``attempt`` (from 1) tell
-    attempts apart. Of a model call: ``model`` as ``provider/model``, ``max_output_tokens`` if the
+    ``operation`` is model_call, tool_call or embedding, ``operation_id`` and ``attempt`` (from 1) tell
+    attempts apart. Of an embedding: ``model`` as ``embedder/model``, and ``input_tokens`` as below. Of a model
+    call: ``model`` as ``provider/model``, ``max_output_tokens`` if the
     request has a limit, and ``input_tokens``, a rough estimate of the host's: messages, calls,
     results and definitions of tools at 4 bytes a token, 1,600 for a picture (85 at detail
     ``low``), a token for 1,600 bytes of sound and for 20 of a document that is no text, 3,000

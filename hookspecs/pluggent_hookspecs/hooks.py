@@ -24,6 +24,7 @@ from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs._value import Value
 from pluggent_hookspecs.commands import Command
 from pluggent_hookspecs.decisions import Approval, Decision, Deny, Window
+from pluggent_hookspecs.embeddings import Embedder, EmbeddingRequest, EmbeddingResponse
 from pluggent_hookspecs.markers import (
     PROJECT,
     CallNext,
@@ -78,6 +79,20 @@ def provide_providers(event: e.ProvideEvent) -> Iterable[Provider]:
     ...     @hookimpl
     ...     def provide_providers(self, event):
     ...         return [MyProvider()]
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.PROVIDE)
+def provide_embedders(event: e.ProvideEvent) -> Iterable[Embedder]:
+    """Return this plugin's embedders. Group ``pluggent.embedders``.
+
+    Fires when one of its models is first used. Two of one name in a plugin are an error.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def provide_embedders(self, event):
+    ...         return [MyEmbedder()]
     """
     raise AssertionError(event)
 
@@ -270,6 +285,7 @@ def decide_model_request(event: e.ModelRequestEvent) -> MaybeAsync[Decision | No
 
     Fires on the frozen request. Deny: the turn ends ``denied``. Ask: the request is sent once a
     person agrees; without an answer now the turn is denied, or waits if the operator configured that.
+    It also fires before a vendor counts the tokens of a request (``Host.count``), where a Respond is a Deny.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -425,6 +441,77 @@ def decide_tool_result(event: e.ToolResultEvent) -> MaybeAsync[Decision | None]:
 
 
 @_hook(HookKind.TRANSFORM)
+def transform_embedding_request(event: e.EmbeddingRequestEvent) -> MaybeAsync[EmbeddingRequest | None]:
+    """Return another request with as many texts, or None to leave it.
+
+    Fires before texts are sent to an embedder, whoever asks.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def transform_embedding_request(self, event):
+    ...         return attrs.evolve(event.request, texts=map(str.strip, event.request.texts))
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.DECIDE)
+def decide_embedding_request(event: e.EmbeddingRequestEvent) -> MaybeAsync[Decision | None]:
+    """Say whether these texts may be sent. Allow, Deny, Ask or Respond; the caller gets Denied.
+
+    Fires on the frozen request, with every text of it. Respond takes an EmbeddingResponse, such as one from a
+    cache.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def decide_embedding_request(self, event):
+    ...         return Deny("stays inside") if any("internal" in text for text in event.request.texts) else None
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.AROUND)
+async def around_embedding_call(
+    event: e.EmbeddingRequestEvent, call_next: CallNext[EmbeddingResponse]
+) -> EmbeddingResponse:
+    """Run code around one request to an embedder; return its vectors.
+
+    As ``around_model_call``. When it is called again after some of the texts were embedded, only the others are
+    sent.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     async def around_embedding_call(self, event, call_next):
+    ...         async with limiter(event.embedder):
+    ...             return await call_next()
+    """
+    raise AssertionError(event, call_next)
+
+
+@_hook(HookKind.TRANSFORM)
+def transform_embedding_response(event: e.EmbeddingResponseEvent) -> MaybeAsync[EmbeddingResponse | None]:
+    """Return other vectors, as many as there are, or None to leave them.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def transform_embedding_response(self, event):
+    ...         return attrs.evolve(event.response, vectors=of_unit_length(event.response.vectors))
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.DECIDE)
+def decide_embedding_response(event: e.EmbeddingResponseEvent) -> MaybeAsync[Decision | None]:
+    """Say whether these vectors may be used: Allow, Deny, or Ask for their release. The caller gets Denied.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def decide_embedding_response(self, event):
+    ...         return None if event.response.vectors.dimensions == 1536 else Deny("of another model")
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.TRANSFORM)
 def transform_memory_write(event: e.MemoryWriteEvent) -> MaybeAsync[Sequence[MemoryItem] | None]:
     """Return other items to save, or None to leave them. Namespace and store stay.
 
@@ -520,7 +607,7 @@ def resolve_approval(event: e.ApprovalEvent) -> MaybeAsync[bool | Approval | Non
 
 @_hook(HookKind.LEDGER)
 def reserve(event: e.ReserveEvent) -> MaybeAsync[Deny | Json]:
-    """Reserve the possible cost of one attempt at a model or tool call, or refuse it with Deny.
+    """Reserve the possible cost of one attempt at a model call, a tool call or an embedding, or refuse it with Deny.
 
     Fires after the decisions and approvals, before every attempt, retries included. A refused model
     call ends the turn; of a refused tool call the model reads ``tell_model`` and the turn continues,

@@ -12,8 +12,8 @@ from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
 from pluggent_hookspecs._value import Value
 
 __all__ = [
-    "Audio", "File", "Image", "Message", "Part", "Reasoning", "Refusal", "Role", "Text", "ToolCall", "Usage",
-    "VendorPart",
+    "Audio", "CachePoint", "File", "Image", "Message", "Part", "Reasoning", "Refusal", "Role", "Text", "ToolCall",
+    "Usage", "VendorPart",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -93,7 +93,19 @@ class VendorPart(Value):
     value: Mapping[str, Json] = attrs.field(converter=freeze_object)
 
 
-Part: TypeAlias = Text | Image | Audio | File | Refusal | Reasoning | VendorPart
+@attrs.frozen(repr=False)
+class CachePoint(Value):
+    """The end of what the vendor is to keep of a prompt: the parts before it in this message, and all above.
+
+    ``ttl`` says for how long, in the vendor's words: ``5m`` or ``1h`` at Anthropic, ``30m`` or ``12h`` at OpenAI;
+    None is the vendor's own time. Something has to stand before it in its message. A provider whose vendor has no
+    such points, or none in this place, leaves it out; its reply says so in ``meta.notes``.
+    """
+
+    ttl: str | None = None
+
+
+Part: TypeAlias = Text | Image | Audio | File | Refusal | Reasoning | VendorPart | CachePoint
 
 
 @attrs.frozen(repr=False)

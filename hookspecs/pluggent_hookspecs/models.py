@@ -20,9 +20,9 @@ from pluggent_hookspecs.reply_meta import ReplyMeta
 from pluggent_hookspecs.tools import ToolSpec
 
 __all__ = [
-    "AllowedTools", "Delta", "FinishReason", "Finished", "ListsModels", "ModelInfo", "ModelParameters",
-    "ModelRequest", "ModelResponse", "PartDelta", "Provider", "ReasoningDelta", "RefusalDelta", "Reply", "TextDelta",
-    "ToolCallDelta", "ToolChoice", "UsageDelta", "collect", "deltas",
+    "AllowedTools", "CountsTokens", "Delta", "FinishReason", "Finished", "ListsModels", "ModelInfo", "ModelParameters",
+    "ModelRequest", "ModelResponse", "ModelTimeouts", "PartDelta", "Provider", "ReasoningDelta", "RefusalDelta",
+    "Reply", "TextDelta", "ToolCallDelta", "ToolChoice", "UsageDelta", "collect", "deltas",
 ]  # fmt: skip
 
 
@@ -63,6 +63,22 @@ def _to_specs(value: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     return tuple(value)
 
 
+def _names_of(headers: Mapping[str, str]) -> str:
+    return repr(sorted(headers))
+
+
+@attrs.frozen(repr=False)
+class ModelTimeouts(Value):
+    """Seconds for one request: until the connection stands, to the first byte of the answer, between two pieces.
+
+    Each counts where it is shorter than what the operator has set for the server; None is the operator's.
+    """
+
+    connect_s: float | None = None
+    first_byte_s: float | None = None
+    silence_s: float | None = None
+
+
 @attrs.frozen(repr=False)
 class ModelParameters(Value):
     """How to answer. None means the vendor's default.
@@ -71,6 +87,11 @@ class ModelParameters(Value):
     alternatives (0: none); they come back in ModelResponse.extra. ``user`` is a pseudonymous id of the
     person, for the vendor's abuse detection. ``metadata`` is stored by the vendor with the request.
     ``output_schema`` is a JSON Schema for the text of the reply.
+
+    ``headers`` are sent with the request: names that the operator allows in the settings of the server, never one
+    that says who asks. Their values are shown nowhere, but a paused turn keeps them: a secret belongs in the
+    settings. ``timeouts`` are for this request. ``cache`` is for the vendor's cache of prompts: ``off``, ``auto``
+    (what the vendor and the settings do), or how long it keeps what a prompt begins with, such as ``5m`` or ``1h``.
 
     A provider refuses parameters that its vendor does not have, and leaves none out in silence. ``extra``
     goes into the request as it is, under the vendor's names; the provider refuses a name that it sets
@@ -94,6 +115,11 @@ class ModelParameters(Value):
     service_tier: str | None = None
     user: str | None = None
     metadata: Mapping[str, str] = attrs.field(default=cast("Mapping[str, str]", EMPTY), converter=_to_metadata)
+    headers: Mapping[str, str] = attrs.field(
+        default=cast("Mapping[str, str]", EMPTY), converter=_to_metadata, repr=_names_of
+    )
+    timeouts: ModelTimeouts | None = None
+    cache: str | None = None
 
 
 @attrs.frozen(repr=False)
@@ -260,6 +286,19 @@ class ListsModels(Protocol):
 
     async def list_models(self) -> Sequence[ModelInfo]:
         """Return the models that can be asked for now. Raises ProviderError."""
+        ...
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """A Provider that can say how long a request is, before it is sent. Offering this is up to the provider."""
+
+    async def count(self, request: ModelRequest) -> int:
+        """Return the tokens of the prompt, as the vendor counts them: messages, tools and what it adds itself.
+
+        The vendor gets the whole request and answers nothing. Raises ProviderError, ``bad_request`` for a request
+        that it cannot count.
+        """
         ...
 
 

@@ -17,8 +17,8 @@ from pluggent_hookspecs.tools import ToolOutput
 __all__ = [
     "LOG_LEVELS", "Change", "DecisionMade", "Discarded", "EventsDropped", "HookFailed", "ModelCalled", "ModelRetried",
     "Observation", "PlanStepChanged", "PluginStateChanged", "QuestionAnswered", "ReasoningShown", "SessionClosed",
-    "SessionOpened", "TextShown", "ToolFinished", "ToolLogged", "ToolProgressed", "ToolStarted", "TurnEnded",
-    "TurnStarted", "UserNotified", "Vote",
+    "SessionOpened", "TextShown", "TextsEmbedded", "ToolFinished", "ToolLogged", "ToolProgressed", "ToolStarted",
+    "TurnEnded", "TurnStarted", "UserNotified", "Vote",
 ]  # fmt: skip
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -101,8 +101,25 @@ class ModelCalled(Value):
 
 
 @attrs.frozen(repr=False)
+class TextsEmbedded(Value):
+    """A request to an embedder is over; ``error`` is empty if all ``texts`` (a count) have their vectors.
+
+    ``model`` is ``embedder/model``. ``usage`` is that of all calls, also of those before a failure; ``meta`` what
+    the last answer said besides the vectors or the error.
+    """
+
+    scope: Scope
+    model: str
+    texts: int
+    usage: Usage
+    elapsed_s: float
+    error: str = ""
+    meta: ReplyMeta = ReplyMeta()
+
+
+@attrs.frozen(repr=False)
 class ModelRetried(Value):
-    """A model call failed and is tried again after ``wait_s``, maybe with another ``model``."""
+    """A model call or an embedding failed and is tried again after ``wait_s``, maybe with another ``model``."""
 
     scope: Scope
     model: str
@@ -286,6 +303,7 @@ Observation: TypeAlias = (
     | UserNotified
     | ModelCalled
     | ModelRetried
+    | TextsEmbedded
     | ToolStarted
     | ToolProgressed
     | ToolLogged

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_host.host import Host as Host
     from pluggent_host.operations.forms import Field as Field, FieldKind as FieldKind, Option as Option
     from pluggent_host.operations.memory import Memory as Memory
+    from pluggent_host.operations.token_count import NoTokenCount as NoTokenCount
     from pluggent_host.session import OfferedTool as OfferedTool, Session as Session
     from pluggent_host.settings import (
         Grants as Grants,
@@ -40,6 +41,7 @@ _MODULES = {
     "host": "Host",
     "operations.forms": "Field FieldKind Option",
     "operations.memory": "Memory",
+    "operations.token_count": "NoTokenCount",
     "session": "OfferedTool Session",
     "settings": "Grants HostSettings LimitChanges Limits Timeouts ToolLimits",
     "sync": "SyncHost SyncSession",

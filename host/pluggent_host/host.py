@@ -16,14 +16,16 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import attrs
+from pluggent_hookspecs.embeddings import EmbeddingRequest, EmbeddingResponse, EmbeddingRole
 from pluggent_hookspecs.errors import PluggentError, ProviderError, ProviderErrorKind, SessionError, SessionOwnerError
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message
-from pluggent_hookspecs.models import ListsModels, ModelInfo, ModelParameters, Provider
+from pluggent_hookspecs.models import ListsModels, ModelInfo, ModelParameters, ModelRequest, Provider
 from pluggent_hookspecs.observations import Observation, SessionOpened
 from pluggent_hookspecs.plans import Plan
 from pluggent_hookspecs.sessions import SessionStore
+from pluggent_hookspecs.tools import ToolSpec
 from pluggent_plugin_loader.catalog import PluginRecord
 from pluggent_plugin_loader.discovery import Discovery
 from pluggent_plugin_loader.loader import registered_name
@@ -36,6 +38,8 @@ from pluggent_host.common.sanitize import check_history, clean_history
 from pluggent_host.hooks.caller import Caller, Late
 from pluggent_host.hooks.chains import Chains
 from pluggent_host.hooks.event_bus import EventStream, UnrecordedJournal
+from pluggent_host.operations.embedding import check_request, embedded
+from pluggent_host.operations.token_count import counted
 from pluggent_host.plugins.lookup import session_files
 from pluggent_host.session import OfferedTool, Session, offered
 from pluggent_host.settings import GivenLimits, Grants, HostSettings, check_limits, limited
@@ -338,6 +342,72 @@ class Host:
         scope = Scope(origin="api", principal=principal or self._parts.services.settings.principal)
         services = self._parts.services
         return services.memory(store, journal, scope, self._numbers, services.operations.settle)
+
+    async def embed(
+        self,
+        model: str,
+        texts: Iterable[str],
+        *,
+        role: EmbeddingRole = "document",
+        dimensions: int | None = None,
+        truncate: bool = False,
+        principal: str = "",
+    ) -> EmbeddingResponse:
+        """Return the vectors of *texts*, float32, one for each in their order; see Vectors.
+
+        **Parameters:**
+
+        - *model*: ``embedder/model``, such as ``openai/text-embedding-3-small``.
+        - *role*: what the texts are, ``query`` or ``document``; *dimensions*: the size of the vectors (default: the
+          model's own); *truncate*: cut texts that are too long, instead of refusing them. See EmbeddingRequest.
+        - *principal*: who asks (default: ``HostSettings.principal``).
+
+        The texts pass the policies (``transform_embedding_request``, ``decide_embedding_request``), ledgers pay for
+        them, and the vectors pass the result hooks. Any number of texts may be given; they are sent in as many calls
+        as the vendor needs. Raises EmbeddingIncomplete, with the vectors that came, if a later call fails; its first
+        ``len(error.response.vectors)`` texts need not be sent again. Raises ProviderError, Denied (also where a
+        policy asks and no approver answers), ConfigError for an unknown embedder.
+        """
+        self._alive()
+        capability, embedder, own = await self._parts.capabilities.embedder(model)
+        request = EmbeddingRequest(own, texts, role, dimensions, truncate)
+        try:
+            check_request(request)
+        except ValueError as error:
+            raise TypeError(str(error)) from None
+        services = self._parts.services
+        scope = Scope(origin="api", principal=principal or services.settings.principal)
+        journal = UnrecordedJournal(services.emit)
+        id, attempt_s = f"embed.{next(self._numbers)}", services.settings.timeouts.model_s
+        return await embedded(services.operations, journal, scope, id, (capability, embedder), request, attempt_s)
+
+    async def count(
+        self,
+        model: str,
+        messages: Iterable[Message],
+        *,
+        tools: Iterable[ToolSpec] = (),
+        parameters: ModelParameters | None = None,
+        principal: str = "",
+    ) -> int:
+        """Return how many tokens a request has, as its vendor counts them; it is not answered.
+
+        *model* is ``provider/model``. The vendor reads the request, so it passes the policies on model requests
+        (``transform_model_request``, ``decide_model_request``). Raises NoTokenCount if the provider never counts,
+        ProviderError, Denied (also where a policy asks and no approver answers), ConfigError for an unknown model.
+        """
+        self._alive()
+        found = await self._parts.capabilities.model(model)
+        request = ModelRequest(found.name, tuple(messages), tuple(tools), parameters or ModelParameters())
+        for message in request.messages:
+            check("messages", message, Message)
+        request = attrs.evolve(request, messages=clean_history(request.messages))
+        services = self._parts.services
+        scope = Scope(origin="api", principal=principal or services.settings.principal)
+        journal, id = UnrecordedJournal(services.emit), f"count.{next(self._numbers)}"
+        return await counted(
+            services.operations, journal, scope, id, found, request, services.settings.timeouts.model_s
+        )
 
     async def models(self, provider: str = "", *, timeout_s: float | None = None) -> Mapping[str, Models]:
         """Return {provider: its models, or the error that hides them} for *provider*, or for all.

@@ -96,6 +96,8 @@ class SyncHost(_Facade[Host]):
         """Open a session; see Host.session for the options."""
         return SyncSession(self._loop, self._loop.call(lambda: self._inner.session(id, **options)))
 
+    count = _waiting(Host.count)
+    embed = _waiting(Host.embed)
     models = _waiting(Host.models)
     tools = _waiting(Host.tools)
     parse_plan = _waiting(Host.parse_plan)

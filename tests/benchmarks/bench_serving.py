@@ -25,7 +25,7 @@ MOST_ABOVE = 1.5
 OURS = "pluggent[mcp]"
 PROTOCOLS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
 POLICIES = ("audit", "budget", "guard", "office-hours", "permissions", "redact")
-"""What ``pluggent[mcp]`` does not bring along: audit writes four lines a call, redact looks into all texts."""
+"""What ``pluggent[mcp]`` does not bring along: audit writes three lines a call, redact looks into all texts."""
 OWN = """
 import asyncio, sys, uvicorn
 from mcp.server.mcpserver import MCPServer

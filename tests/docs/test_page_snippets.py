@@ -11,18 +11,21 @@ import pytest
 from newcomer import Newcomer
 from packaging.requirements import Requirement
 from pages import Block, blocks, pages
-from pluggent_budget.prices import read_prices
+from pluggent_budget.prices import read_price_file
 from pluggent_cli.config.sources import load_settings
 from pluggent_hookspecs.errors import PluggentError
 from pluggent_host import HostSettings
 from pluggent_host.inspection import look_around
+from pluggent_models.sources import read_models
 from pluggent_plugin_loader.discovery import GROUPS, MODEL_NAMES
 from pluggent_plugin_loader.loader import check_settings
 
 ALL = [block for page in pages() for block in blocks(page)]
 LANGUAGES = {"python", "toml", "json", "sh", "console", "text", "md"}
 PRICES = "prices.toml"
-"""What pages call a price list of pluggent-budget, the only TOML that is neither settings nor a project."""
+"""What pages call a price list of pluggent-budget."""
+MODELS = "own.toml"
+"""What pages call a list of models of pluggent-models."""
 
 
 def of(*languages: str) -> list[Block]:
@@ -42,7 +45,7 @@ def is_part_of_project(block: Block) -> bool:
 
 
 def is_settings(block: Block) -> bool:
-    return block.language == "toml" and "[project" not in block.text and block.path != PRICES
+    return block.language == "toml" and "[project" not in block.text and block.path not in (PRICES, MODELS)
 
 
 def test_every_block_says_what_it_is() -> None:
@@ -119,7 +122,12 @@ def test_a_list_of_prices_is_one(block: Block, tmp_path: Path) -> None:
     file = tmp_path / PRICES
     file.write_text(block.text, "utf-8")
 
-    assert read_prices(file)
+    assert read_price_file(file)
+
+
+@pytest.mark.parametrize("block", [b for b in of("toml") if b.path == MODELS], ids=place)
+def test_a_list_of_models_is_one(block: Block) -> None:
+    assert read_models(block.text.encode(), block.place, "2026-11-20")
 
 
 @pytest.mark.parametrize("block", of("json"), ids=place)

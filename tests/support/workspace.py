@@ -28,7 +28,7 @@ HOST_LIBRARIES = {"pluggent-plugin-loader"}
 HOST_PARTS = {"pluggent-host", *HOST_LIBRARIES}
 BUILT_ON = {
     "pluggent-host": HOST_LIBRARIES | {"pluggent-function-tools"},
-    "pluggent-cli": HOST_PARTS | {"pluggent-checked-http", "pluggent-state-files"},
+    "pluggent-cli": HOST_PARTS | {"pluggent-checked-http", "pluggent-models", "pluggent-state-files"},
     "pluggent-testing": HOST_PARTS | {"pluggent-cli", "pluggent-function-tools"},
 }
 """What of the workspace the host and its front ends may import besides the contract."""

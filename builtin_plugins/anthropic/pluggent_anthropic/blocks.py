@@ -6,19 +6,16 @@ is kept with the bytes, so that old messages are never read again.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
-import attrs
 import msgspec
 from pluggent_hookspecs import (
     Audio,
+    CachePoint,
     File,
     Image,
     Message,
-    Part,
     Reasoning,
     Refusal,
     Role,
@@ -27,9 +24,11 @@ from pluggent_hookspecs import (
     VendorPart,
     thaw,
 )
+from pluggent_provider_http.content_blocks.ids import arguments_object, fitted
+from pluggent_provider_http.content_blocks.order import arranged
+from pluggent_provider_http.content_blocks.turns import BlockWire, Piece, turn_of
 from pluggent_provider_http.unsendable import UnsendableError
 
-from pluggent_anthropic.block_order import arranged
 from pluggent_anthropic.media import Object, media_block
 
 WIRE = "anthropic"
@@ -38,95 +37,79 @@ WIRE = "anthropic"
 _MEMO = "pluggent_anthropic piece"
 _MEMO_NOTE = "pluggent_anthropic note"
 _MEMO_ORPHAN = "pluggent_anthropic orphan"
-_BAD_LETTER = re.compile(r"[^a-zA-Z0-9_-]")
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _OURS = frozenset({"model", "blocks", "cache_control"})
 _OWN_MESSAGE = frozenset({"role", "content"})
 _OWN_RESULT = frozenset({"type", "tool_use_id", "content", "is_error"})
 _OWN_CALL = frozenset({"type", "id", "name", "input"})
 
+Shown: TypeAlias = Text | Image | Audio | File | Refusal | Reasoning | VendorPart
+"""The parts that are blocks by themselves."""
+
 encode = msgspec.json.Encoder().encode
 
 
-@attrs.frozen
-class Piece:
-    """A message as it goes into a request.
+class MessagesBlocks(BlockWire):
+    """The Messages API as a wire of content blocks."""
 
-    ``turn`` is the message alone as a turn of the request, empty if it says nothing. ``calls``
-    are ids that results have to follow, ``answers`` the id that a result is for; ``opened`` and
-    ``closed`` are ids of the vendor's own tools. ``marks`` counts the cache points that the
-    application set. ``fields`` are the vendor's own, other than role and content.
-    """
+    def piece(self, message: Message) -> Piece:
+        """Return the piece of *message*."""
+        return message.memo(_MEMO, _piece)
 
-    role: Literal["user", "assistant", "system", "tool"]
-    turn: bytes
-    calls: tuple[str, ...] = ()
-    answers: str = ""
-    opened: frozenset[str] = frozenset()
-    closed: frozenset[str] = frozenset()
-    marks: int = 0
-    thinks: bool = False
-    fields: Mapping[str, Any] | None = None
+    def reply(self, message: Message, *, renamed: Mapping[int, str], without: frozenset[str], final: bool) -> Piece:
+        """Return a reply as it goes back."""
+        return _assistant_piece(message, renamed=renamed, without=without, final=final)
 
-    @property
-    def blocks(self) -> bytes:
-        """Its content blocks, joined by commas."""
-        before = len(_head("user" if self.role == "tool" else self.role, self.fields))
-        return self.turn[before:-2]
+    def result(self, message: Message, call_id: str) -> Piece:
+        """Return the result in *message* as the answer to *call_id*."""
+        return _result_piece(message, call_id)
 
+    def no_result(self, call_id: str, words: str) -> bytes:
+        """Return a failed result that says *words*."""
+        return encode({"type": "tool_result", "tool_use_id": call_id, "content": words, "is_error": True})
 
-def piece_of(message: Message) -> Piece:
-    """Return the piece of *message*. Raises UnsendableError."""
-    return message.memo(_MEMO, _piece)
+    def text(self, words: str) -> bytes:
+        """Return the block that says *words*."""
+        return encode(_text(words, {}))
 
+    def note(self, message: Message) -> bytes:
+        """Return a system message as a block of a user's turn."""
+        return message.memo(_MEMO_NOTE, _note)
 
-def note_of(message: Message) -> bytes:
-    """Return a system message as a block of a user's turn, for models that take it nowhere else."""
-    return message.memo(_MEMO_NOTE, _note)
+    def orphan(self, message: Message) -> bytes:
+        """Return a result without a call as ordinary content."""
+        return message.memo(_MEMO_ORPHAN, _orphan)
 
 
-def orphan_of(message: Message) -> bytes:
-    """Return a result whose call is not in the turn before as ordinary content of a user's turn."""
-    return message.memo(_MEMO_ORPHAN, _orphan)
+def _text(words: str, fields: Object) -> Object:
+    return {"type": "text", "text": words, **fields}
 
 
-def wire_id(given: str) -> str:
-    """Return an id of a call as the API accepts it: its own as it is, another vendor's always alike.
-
-    >>> wire_id("toolu_01A"), wire_id("call.1|fc")
-    ('toolu_01A', 'call_1_fc_d9e4ce8d')
-    """
-    return _fitted(given, 64)
+def _wire_id(given: str) -> str:
+    return fitted(given, 64)
 
 
-def wire_name(given: str) -> str:
-    """Return the name of a tool as the API accepts it in an earlier call."""
-    return _fitted(given, 128)
-
-
-def _fitted(given: str, longest: int) -> str:
-    if given and len(given) <= longest and not _BAD_LETTER.search(given):
-        return given
-    digest = hashlib.sha256(given.encode(errors="surrogatepass")).hexdigest()[:8]
-    return f"{_BAD_LETTER.sub('_', given)[: longest - 9]}_{digest}"
+def _wire_name(given: str) -> str:
+    return fitted(given, 128)
 
 
 def _piece(message: Message) -> Piece:
     if message.role is Role.ASSISTANT:
-        return assistant_piece(message)
+        return _assistant_piece(message)
     if message.role is Role.TOOL:
-        return result_piece(message, wire_id(message.tool_call_id or ""))
+        return _result_piece(message, _wire_id(message.tool_call_id or ""))
     role: Literal["system", "user"] = "user" if message.role is Role.USER else "system"
-    blocks = _marked([block for part in message.content for block in _said(part, role)], message)
+    blocks = _marked(_with_points(message, role), message)
     fields = _fields_of(message, _OWN_MESSAGE)
     return Piece(role, turn_of(role, _joined(blocks), fields), marks=_marks(blocks), fields=fields)
 
 
-def result_piece(message: Message, call_id: str) -> Piece:
+def _result_piece(message: Message, call_id: str) -> Piece:
     """Return the result in *message* as the answer to the call that the request calls *call_id*."""
     if message.tool_call_id is None:
         raise UnsendableError("a message of role tool has no tool_call_id")
-    content = [block for part in message.content for block in _said(part, "tool")]
+    points = [part for part in message.content if isinstance(part, CachePoint)]
+    content = [block for part in _shown(message) for block in _said(part, "tool")]
     block: Object = {"type": "tool_result", "tool_use_id": call_id}
     if len(content) == 1 and set(content[0]) == {"type", "text"}:
         block["content"] = content[0]["text"]
@@ -134,12 +117,14 @@ def result_piece(message: Message, call_id: str) -> Piece:
         block["content"] = content
     if message.is_error:
         block["is_error"] = True
+    if points:
+        block["cache_control"] = _control(points[-1])
     blocks = _marked([block | (_fields_of(message, _OWN_RESULT) or {})], message)
     marks = _marks([*blocks, *content])
-    return Piece("tool", turn_of("user", _joined(blocks)), answers=wire_id(message.tool_call_id), marks=marks)
+    return Piece("tool", turn_of("user", _joined(blocks)), answers=_wire_id(message.tool_call_id), marks=marks)
 
 
-def assistant_piece(
+def _assistant_piece(
     message: Message,
     *,
     renamed: Mapping[int, str] | None = None,
@@ -156,6 +141,9 @@ def assistant_piece(
         blocks.pop()  # the API refuses a reply that ends in thinking
     if final and blocks and blocks[-1]["type"] == "text":
         blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"].rstrip()}
+    points = [part for part in message.content if isinstance(part, CachePoint)]
+    if points and blocks:
+        blocks[-1] = {**blocks[-1], "cache_control": _control(points[-1])}
     _marked(blocks, message)
     fields = _fields_of(message, _OWN_MESSAGE)
     opened = frozenset(block["id"] for block in blocks if _is_use(block))
@@ -188,14 +176,38 @@ def _reply_blocks(message: Message, renamed: Mapping[int, str]) -> list[Object]:
     calls = [_call(call, renamed.get(place)) for place, call in enumerate(message.tool_calls)]
     layout = extra.get("blocks") if isinstance(extra, Mapping) else None
     if layout is not None:
-        parts = [(part, list(_replied(part, finished=finished))) for part in message.content]
-        found = arranged(parts, calls, layout)
+        parts = [(part, list(_replied(part, finished=finished))) for part in _shown(message)]
+        found = arranged(parts, calls, layout, _text)
         if found is not None:
             return found
-    return [*(block for part in message.content for block in _replied(part, finished=finished)), *calls]
+    return [*(block for part in _shown(message) for block in _replied(part, finished=finished)), *calls]
 
 
-def _replied(part: Part, *, finished: bool) -> Iterator[Object]:
+def _shown(message: Message) -> tuple[Shown, ...]:
+    """Return the parts of *message* that are blocks."""
+    return tuple(part for part in message.content if not isinstance(part, CachePoint))
+
+
+def _with_points(message: Message, role: Literal["user", "system"]) -> list[Object]:
+    """Return the blocks of *message*, those before a CachePoint marked."""
+    blocks: list[Object] = []
+    for part in message.content:
+        if not isinstance(part, CachePoint):
+            blocks += _said(part, role)
+        elif blocks:
+            blocks[-1] = {**blocks[-1], "cache_control": _control(part)}
+        else:
+            raise UnsendableError("CachePoint: nothing stands before it in its message")
+    return blocks
+
+
+def _control(point: CachePoint) -> Object:
+    if point.ttl not in (None, "5m", "1h"):
+        raise UnsendableError(f"CachePoint: the Messages API keeps beginnings for 5m or 1h, not {point.ttl!r}")
+    return {"type": "ephemeral"} if point.ttl is None else {"type": "ephemeral", "ttl": point.ttl}
+
+
+def _replied(part: Shown, *, finished: bool) -> Iterator[Object]:
     """Yield a part of a reply as it goes back; *finished* says that it is a whole one of this API."""
     match part:
         case Text(text) | Refusal(text):
@@ -214,7 +226,7 @@ def _replied(part: Part, *, finished: bool) -> Iterator[Object]:
             yield {"type": "text", "text": f"({type(part).__name__.lower()} not shown)"}
 
 
-def _said(part: Part, role: Literal["user", "system", "tool"]) -> Iterator[Object]:
+def _said(part: Shown, role: Literal["user", "system", "tool"]) -> Iterator[Object]:
     match part:
         case Text(text) | Refusal(text):
             if text.strip():
@@ -240,23 +252,11 @@ def _vendor(value: Mapping[str, Any]) -> Object:
 def _call(call: ToolCall, renamed: str | None) -> Object:
     block: Object = {
         "type": "tool_use",
-        "id": renamed or wire_id(call.id),
-        "name": wire_name(call.name),
-        "input": msgspec.Raw(_input(call.arguments)),
+        "id": renamed or _wire_id(call.id),
+        "name": _wire_name(call.name),
+        "input": msgspec.Raw(arguments_object(call.arguments)),
     }
     return with_fields(block, call.extra.get(WIRE), _OWN_CALL, "extra of a tool call")
-
-
-def _input(arguments: str) -> bytes:
-    """Return arguments as the object that the API wants, in the model's own bytes wherever they are one."""
-    data = arguments.encode("utf-8", "replace").strip() or b"{}"
-    try:
-        if isinstance(msgspec.json.decode(data), dict):
-            return data
-    except (msgspec.DecodeError, RecursionError):
-        pass
-    # Invalid arguments of the model: the result reports that, and the model sees what it wrote.
-    return encode({"_invalid": arguments.encode("utf-8", "replace").decode()})
 
 
 def with_fields(block: Object, more: object, own: frozenset[str], where: str) -> Object:
@@ -298,16 +298,6 @@ def _marks(blocks: list[Object]) -> int:
     return sum("cache_control" in block for block in blocks)
 
 
-def turn_of(role: str, blocks: bytes, fields: Mapping[str, Any] | None = None) -> bytes:
-    """Return *blocks*, joined by commas, as a turn with more *fields*; nothing if there are none."""
-    return b"%b%b]}" % (_head(role, fields), blocks) if blocks else b""
-
-
-def _head(role: str, fields: Mapping[str, Any] | None) -> bytes:
-    more = b"%b," % encode(fields)[1:-1] if fields else b""
-    return b'{"role":"%b",%b"content":[' % (role.encode(), more)
-
-
 def _joined(blocks: list[Object]) -> bytes:
     return encode(blocks)[1:-1]
 
@@ -315,12 +305,12 @@ def _joined(blocks: list[Object]) -> bytes:
 def _note(message: Message) -> bytes:
     if _fields_of(message, _OWN_MESSAGE):
         raise UnsendableError("extra of a system message: its fields can go only where the model takes it as a turn")
-    blocks = [block for part in message.content for block in _said(part, "system")]
+    blocks = [block for part in _shown(message) for block in _said(part, "system")]
     texts = [block["text"] for block in blocks if block["type"] == "text"]
     return encode({"type": "text", "text": "<system>\n{}\n</system>".format("\n".join(texts))}) if texts else b""
 
 
 def _orphan(message: Message) -> bytes:
     label = f"Result of an earlier call of {message.name or 'a tool'}{' (failed)' if message.is_error else ''}:"
-    blocks = [block for part in message.content for block in _said(part, "tool")]
+    blocks = [block for part in _shown(message) for block in _said(part, "tool")]
     return _joined([{"type": "text", "text": label}, *blocks])

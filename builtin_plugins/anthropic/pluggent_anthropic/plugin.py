@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 from pluggent_provider_http.servers_plugin import ServersPlugin
 
-from pluggent_anthropic.settings import DEFAULT_BASE_URL, Server, Settings as AnthropicSettings
+from pluggent_anthropic.settings import DEFAULT_BASE_URL, DEFAULT_KEY, Server, Settings as AnthropicSettings, url_of
 
 if TYPE_CHECKING:  # both take long to import; see the module's first lines
     import httpx2
@@ -42,7 +42,10 @@ class Anthropic(ServersPlugin[Server]):
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         settings = AnthropicSettings() if settings is None else settings
-        url = settings.base_url or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
+        url = url_of(settings) or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
+        key = None if settings.auth == "google" and settings.api_key == DEFAULT_KEY else settings.api_key
+        own = attrs.evolve(settings, base_url=url, api_key=key)
+        others = {name: attrs.evolve(server, base_url=url_of(server)) for name, server in settings.servers.items()}
 
         def provider(name: str, server: Server) -> Messages:
             # Imported here: only model calls need the encoder.
@@ -50,4 +53,4 @@ class Anthropic(ServersPlugin[Server]):
 
             return Messages(name, server, client=client, transport=transport)
 
-        super().__init__({"anthropic": attrs.evolve(settings, base_url=url), **settings.servers}, provider)
+        super().__init__({"anthropic": own, **others}, provider)

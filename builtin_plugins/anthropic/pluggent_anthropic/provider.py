@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from pluggent_hookspecs import ModelInfo, ModelRequest
+from pluggent_hookspecs import ModelInfo, ModelParameters, ModelRequest, ProviderErrorKind
 from pluggent_provider_http.credentials import hidden, read_headers, read_key
 from pluggent_provider_http.provider import Asked, HttpProvider
 from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.token_counts import read_count
+from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_anthropic.model_list import PAGE, Pages
-from pluggent_anthropic.request import encode_request
+from pluggent_anthropic.request import encode_count, encode_request
 from pluggent_anthropic.settings import Server
 from pluggent_anthropic.stream import Events
+
+if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
+    import httpx2
+
+    # and so is what imports it
+    from pluggent_provider_http.client import Answer
+    from pluggent_provider_http.google_credentials import GoogleTokens
+
+_COUNTER = "count-tokens"
+"""What counts tokens at Vertex AI stands in the place of a model."""
 
 
 class Messages(HttpProvider[Server]):
@@ -22,39 +36,102 @@ class Messages(HttpProvider[Server]):
     gives up replies that take longer than ten minutes, and a stream shows that it is alive.
     """
 
+    def __init__(
+        self,
+        name: str,
+        server: Server,
+        client: httpx2.AsyncClient | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        super().__init__(name, server, client, transport)
+        self._tokens = self._new_tokens() if server.auth == "google" else None
+
+    async def prepare(self) -> None:
+        """Renew the access token, where there is one."""
+        if self._tokens is not None:
+            await self._tokens.renew(Faults(self.name, self.target))
+
+    async def check(self, answer: Answer) -> None:
+        """Raise the ProviderError that *answer* is, if its status is not a success."""
+        if self._tokens is None:
+            await answer.check()
+        else:
+            await self._tokens.check(answer)
+
+    async def close(self) -> None:
+        """Close the connections that were opened in this event loop."""
+        await super().close()
+        if self._tokens is not None:
+            await self._tokens.close()
+
     async def list_models(self) -> Sequence[ModelInfo]:
-        """Return the models that can be asked for now. Raises ProviderError."""
+        """Return the models that can be asked for now. Raises ProviderError; Vertex AI lists none."""
+        if self.server.at_vertex:
+            problem = "Vertex AI has no list of Anthropic's models for programs; name one as its page does"
+            raise Faults(self.name, self.target).error(ProviderErrorKind.BAD_REQUEST, problem)
         path = f"{self._version()}/models"
         headers, faults = self._headers("", path, ())
         pages = Pages(faults)
         while (after := pages.next) is not None:
             query = {"limit": str(PAGE), **({"after_id": after} if after else {})}
             async with self.http().get(path, headers, faults, query) as answer:
-                await answer.check()
+                await self.check(answer)
                 pages.take(await answer.read())
         return pages.models
+
+    async def count(self, request: ModelRequest) -> int:
+        """Return the tokens of *request*, as the vendor counts them. Raises ProviderError."""
+        await self.prepare()
+        path = (
+            self._path(_COUNTER, "rawPredict") if self.server.at_vertex else f"{self._version()}/messages/count_tokens"
+        )
+        body = encode_count(request, self.server, Faults(self.name, self.target))
+        headers, faults = self._headers(request.model, path, body.betas, request.parameters)
+        async with self.http().post(path, body.data, headers, faults, request.parameters.timeouts) as answer:
+            await self.check(answer)
+            return read_count(await answer.read(), faults)
 
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream of *request*."""
         path = f"{self._version()}/messages"
+        if self.server.at_vertex:
+            path = self._path(request.model, "streamRawPredict" if self.server.stream else "rawPredict")
         body = encode_request(request, self.server, Faults(self.name, self.target), stream=self.server.stream)
-        headers, faults = self._headers(request.model, path, body.betas)
+        headers, faults = self._headers(request.model, path, body.betas, request.parameters)
         return Asked(path, body.data, headers, faults, Events(request, faults))
+
+    def _path(self, model: str, verb: str) -> str:
+        """Return the path at Vertex AI that does *verb* with *model*. Raises UnsendableError."""
+        if model in ("", ".", ".."):
+            raise UnsendableError(f"a model {model!r} cannot stand in the path of a URL")
+        return f"/models/{quote(model, safe='@')}:{verb}"
 
     def _version(self) -> str:
         return "" if self.target.endswith("/v1") else "/v1"
 
-    def _headers(self, model: str, path: str, betas: Sequence[str]) -> tuple[dict[str, str], Faults]:
+    def _headers(
+        self, model: str, path: str, betas: Sequence[str], parameters: ModelParameters | None = None
+    ) -> tuple[dict[str, str], Faults]:
         """Return the headers of a request, and its Faults, which know what is secret in them."""
         server = self.server
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         headers["anthropic-version"] = server.version
-        headers |= (own := read_headers(server, Faults(self.name, self.target)))
+        headers |= (own := read_headers(server, Faults(self.name, self.target), parameters))
         wanted = dict.fromkeys((*filter(None, (headers.get("anthropic-beta"),)), *server.betas, *betas))
         if wanted:
             headers["anthropic-beta"] = ",".join(wanted)
         key = ""
-        if server.api_key is not None:
+        if self._tokens is not None:
+            token = self._tokens.current(Faults(self.name, self.target))
+            headers |= token.headers
+            key = token.value
+        elif server.api_key is not None:
             key = read_key(server.api_key, Faults(self.name, self.target))
             headers |= {"x-api-key": key} if server.auth == "x-api-key" else {"authorization": f"Bearer {key}"}
         return headers, Faults(self.name, self.target, model, hidden(server, key, *own.values()), path)
+
+    def _new_tokens(self) -> GoogleTokens:
+        # Here and not above: only this kind of credentials needs it.
+        from pluggent_provider_http.google_credentials import GoogleTokens
+
+        return GoogleTokens(self.server.api_key, self.server)

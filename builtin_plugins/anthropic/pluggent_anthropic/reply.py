@@ -26,10 +26,10 @@ from pluggent_hookspecs import (
     VendorPart,
 )
 from pluggent_provider_http.call_ids import CallIds
+from pluggent_provider_http.content_blocks.order import Entry, needed
 from pluggent_provider_http.payload import MalformedError, Object, as_list, as_object, as_text
 from pluggent_provider_http.token_counts import as_tokens, plausible
 
-from pluggent_anthropic.block_order import Entry, needed
 from pluggent_anthropic.blocks import WIRE
 
 _REASONS = {

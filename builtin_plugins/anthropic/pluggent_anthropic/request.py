@@ -20,21 +20,26 @@ from pluggent_hookspecs import (
     ToolSpec,
     thaw,
 )
+from pluggent_provider_http.closed_schema import closed_schema
+from pluggent_provider_http.content_blocks.turns import Conversation, conversation
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 
-from pluggent_anthropic.blocks import WIRE, encode, with_fields
-from pluggent_anthropic.conversation import Conversation, conversation
+from pluggent_anthropic.blocks import WIRE, MessagesBlocks, encode, with_fields
 from pluggent_anthropic.media import Object
 from pluggent_anthropic.model_traits import BINDING_BETA, Model, model_of, thinking
-from pluggent_anthropic.schema import output_schema
 from pluggent_anthropic.settings import Server
 
+_BLOCKS = MessagesBlocks()
 _TOOL = "pluggent_anthropic tool"
 _OWN = frozenset({"model", "messages", "system", "stream", "max_tokens"})
+_COUNTED = frozenset({"cache_control", "context_management", "mcp_servers", "output_config", "thinking"})
+"""What ``count_tokens`` takes of ModelParameters.extra."""
 _OWN_TOOL = frozenset({"name", "description", "input_schema"})
 _NO_PARAMETERS: Object = {"type": "object", "properties": {}}
 _NO_WORD = ("seed", "presence_penalty", "frequency_penalty", "logprobs")
+_TTLS = ("5m", "1h")
+_VERTEX_VERSION = b"vertex-2023-10-16"
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
@@ -54,29 +59,59 @@ def encode_request(request: ModelRequest, server: Server, faults: Faults, *, str
         raise faults.unsendable(error) from error
 
 
+def encode_count(request: ModelRequest, server: Server, faults: Faults) -> Body:
+    """Return what asks how many tokens *request* has; what changes nothing of that is left out.
+
+    Raises ProviderError ``bad_request`` naming what cannot be sent.
+    """
+    given = request.parameters
+    bare = ModelParameters(
+        max_output_tokens=given.max_output_tokens,
+        reasoning_effort=given.reasoning_effort,
+        tool_choice=given.tool_choice,
+        parallel_tool_calls=given.parallel_tool_calls,
+        output_schema=given.output_schema,
+        extra={name: value for name, value in given.extra.items() if name in {*_COUNTED, "betas", "tools"}},
+    )
+    try:
+        return _Writer(attrs.evolve(request, parameters=bare), server).body(stream=False, count=True)
+    except UNSENDABLE as error:
+        raise faults.unsendable(error) from error
+
+
 class _Writer:
     def __init__(self, request: ModelRequest, server: Server) -> None:
         self._request = request
         self._parameters = request.parameters
         self._server = server
         self._model: Model = model_of(request.model, server.models.items())
+        self._cache = _kept_for(self._parameters.cache, server.cache)
         asked = self._parameters.max_output_tokens
         self._max_tokens = (server.max_tokens or self._model.max_tokens) if asked is None else asked
 
-    def body(self, *, stream: bool) -> Body:
-        said = conversation(self._request.messages, system_turns=self._model.system_turns)
+    def body(self, *, stream: bool, count: bool = False) -> Body:
+        said = conversation(self._request.messages, _BLOCKS, system_turns=self._model.system_turns)
         offered, choice = _offer(self._request)
         tools = [cast("bytes", tool.memo(_TOOL, _tool)) for tool in offered]
         vendor = [encode(thaw(tool)) for tool in (*self._server.server_tools, *_more_tools(self._parameters))]
         rest, betas = self._rest(said, choice if tools or vendor else None, stream=stream)
         if self._may_mark(said, offered, rest):
-            said, tools = _with_marks(said, tools, offered, self._server.cache)
-        head = b'{"model":%b,"max_tokens":%d' % (encode(self._request.model), self._max_tokens)
+            said, tools = _with_marks(said, tools, offered, self._cache)
+        head = self._named(count=count)
+        head = head if count else b'%b,"max_tokens":%d' % (head, self._max_tokens)
         system = b',"system":[%b]' % said.system if said.system else b""
         given = b',"tools":[%b]' % b",".join((*tools, *vendor)) if tools or vendor else b""
         turns = b",".join(said.turns)
         more = b",%b" % encode(rest)[1:-1] if rest else b""
         return Body(b'%b%b%b,"messages":[%b]%b}' % (head, system, given, turns, more), betas)
+
+    def _named(self, *, count: bool) -> bytes:
+        """Return the start of the body, which names the model unless the path does."""
+        named = b'"model":%b' % encode(self._request.model)
+        if not self._server.at_vertex:
+            return b"{" + named
+        version = b'{"anthropic_version":"%b"' % _VERTEX_VERSION
+        return b"%b,%b" % (version, named) if count else version
 
     def _rest(self, said: Conversation, choice: Object | None, *, stream: bool) -> tuple[Object, tuple[str, ...]]:
         parameters = self._parameters
@@ -91,7 +126,7 @@ class _Writer:
             rest["thinking"] = thought["thinking"]
         output = {"effort": thought["effort"]} if "effort" in thought else {}
         if parameters.output_schema is not None:
-            output["format"] = {"type": "json_schema", "schema": output_schema(parameters.output_schema)}
+            output["format"] = {"type": "json_schema", "schema": closed_schema(parameters.output_schema)}
         if output:
             rest["output_config"] = output
         if choice is not None:
@@ -102,9 +137,20 @@ class _Writer:
 
     def _may_mark(self, said: Conversation, offered: Sequence[ToolSpec], rest: Object) -> bool:
         """Whether to set cache points: a first request without tools would not be read from the cache again."""
-        ours = self._server.cache != "off" and "cache_control" not in rest and not said.marks
+        ours = self._cache != "off" and "cache_control" not in rest and not said.marks
         ours = ours and not any("cache_control" in _tool_extra(tool) for tool in offered)
-        return ours and (bool(offered) or said.replied)
+        # What a request wishes itself is marked in any case.
+        wished = self._parameters.cache in _TTLS
+        return ours and (wished or bool(offered) or said.replied)
+
+
+def _kept_for(wished: str | None, usual: str) -> str:
+    """Return how long the vendor is to keep what the request begins with: 5m, 1h or off."""
+    if wished in (None, "auto"):
+        return usual
+    if wished not in (*_TTLS, "off"):
+        raise UnsendableError(f"parameters.cache: the Messages API keeps beginnings for 5m or 1h, not {wished!r}")
+    return wished
 
 
 # ---- parameters ---------------------------------------------------------------------------

@@ -8,11 +8,22 @@ from typing import Any, Literal
 
 import attrs
 from pluggent_hookspecs import Secret
-from pluggent_provider_http.endpoint import Endpoint, check_header, check_headers, check_names, check_url
+from pluggent_provider_http.endpoint import (
+    Endpoint,
+    check_header,
+    check_headers,
+    check_names,
+    check_url,
+    target_of,
+)
+from pluggent_provider_http.vertex import check_place, vertex_url
 
 from pluggent_anthropic.model_traits import Model
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
+DEFAULT_KEY = Secret("env:ANTHROPIC_API_KEY")
+PUBLISHER = "/publishers/anthropic"
+"""What base URLs at Vertex AI end with."""
 
 
 def _check_betas(instance: object, attribute: attrs.Attribute[Any], betas: tuple[str, ...]) -> None:
@@ -42,7 +53,9 @@ class Server(Endpoint):
     """One server that speaks the Messages API, a provider of its own.
 
     Requests go to ``/v1/messages`` below ``base_url``, to ``/messages`` if it ends in ``/v1``.
-    ``api_key`` None sends no key; ``auth`` says in which header it goes. ``betas`` are sent as
+    ``api_key`` None sends no key; ``auth`` says in which header it goes, or that it holds credentials of Google
+    (None: the default ones). Without a ``base_url`` that of ``project`` and ``location`` at Vertex AI counts, where the
+    model is a part of the path. ``betas`` are sent as
     ``anthropic-beta``. ``max_tokens`` 0 means what ``models`` (patterns of names) and the
     table in ``models.py`` say of a model. ``cache`` is how long the vendor keeps what
     conversations begin with; ``off`` marks nothing. ``stream`` false asks for every
@@ -52,8 +65,14 @@ class Server(Endpoint):
     every request.
     """
 
-    auth: Literal["x-api-key", "bearer"] = "x-api-key"
-    """In which header the key goes: x-api-key or bearer."""
+    base_url: str = attrs.field(default="", validator=check_url)
+    """Where requests go; empty: by project and location at Vertex AI."""
+    auth: Literal["x-api-key", "bearer", "google"] = "x-api-key"
+    """In which header the key goes: x-api-key or bearer; google: api_key holds credentials, or none for the default."""
+    project: str = attrs.field(default="", validator=check_place)
+    """The project at Vertex AI; empty: not there."""
+    location: str = attrs.field(default="global", validator=check_place)
+    """The location at Vertex AI, such as europe-west1."""
     version: str = attrs.field(default="2023-06-01", validator=check_header)
     """The header anthropic-version."""
     betas: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_betas)
@@ -73,6 +92,29 @@ class Server(Endpoint):
     server_tools: tuple[Mapping[str, Any], ...] = attrs.field(default=(), converter=_tools, validator=_check_tools)
     """Tools that run at the vendor and are part of every request."""
 
+    @property
+    def at_vertex(self) -> bool:
+        """Whether this is Vertex AI, where the model is a part of the path."""
+        return target_of(self.base_url).endswith(PUBLISHER)
+
+
+def url_of(server: Server) -> str:
+    """Return where the requests to *server* go; empty if its settings do not say it.
+
+    >>> url_of(Server(project="acme-7"))
+    'https://aiplatform.googleapis.com/v1/projects/acme-7/locations/global/publishers/anthropic'
+    """
+    if server.base_url or not server.project:
+        return server.base_url
+    return vertex_url(server.project, server.location, "anthropic")
+
+
+def _check_servers(instance: object, attribute: attrs.Attribute[Any], servers: Mapping[str, Server]) -> None:
+    check_names("anthropic")(instance, attribute, servers)
+    for name, server in servers.items():
+        if not url_of(server):
+            raise ValueError(f"{attribute.name}: {name!r} has neither a base_url nor a project")
+
 
 def _servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
     return MappingProxyType(dict(servers))
@@ -82,15 +124,13 @@ def _servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
 class Settings(Server):
     """The server that is called ``anthropic``, and more of them under names of their own.
 
-    ``base_url`` empty means the environment variable ANTHROPIC_BASE_URL and, without it,
-    Anthropic itself.
+    ``base_url`` empty means the project at Vertex AI, the environment variable ANTHROPIC_BASE_URL or,
+    without these, Anthropic itself.
     """
 
     base_url: str = attrs.field(default="", validator=check_url)
     """Where requests go; empty: ANTHROPIC_BASE_URL, else Anthropic itself."""
-    api_key: Secret | None = attrs.field(factory=lambda: Secret("env:ANTHROPIC_API_KEY"))
+    api_key: Secret | None = attrs.field(factory=lambda: DEFAULT_KEY)
     """Keys are made at https://console.anthropic.com/settings/keys."""
-    servers: Mapping[str, Server] = attrs.field(
-        factory=dict[str, Server], converter=_servers, validator=check_names("anthropic")
-    )
+    servers: Mapping[str, Server] = attrs.field(factory=dict[str, Server], converter=_servers, validator=_check_servers)
     """More servers, each a provider under a name of its own: the settings above."""

@@ -42,6 +42,8 @@ class Converter:
         globs = "|".join(f"(?:{translate(glob.lower())})" for glob in settings.redact_arguments)
         self._scope: object = None
         self._scope_made: Any = None
+        self._content: object = None
+        self._content_made: Any = None
         self._hides = re.compile(globs).match if globs else None
 
     def convert(self, event: object) -> dict[str, Any]:
@@ -64,7 +66,9 @@ class Converter:
                 self._scope, self._scope_made = value, self._plain(value, 0)
             return self._scope_made
         if not self._whole:
-            return digested(value)
+            if value is not self._content:  # the same arguments are decided about, and then started
+                self._content, self._content_made = value, digested(value)
+            return self._content_made
         return self._arguments(value) if name == "arguments_json" else self._plain(value, 0)
 
     def _plain(self, value: object, level: int) -> Any:

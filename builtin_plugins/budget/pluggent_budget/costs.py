@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import attrs
 from pluggent_hookspecs import ReserveEvent, SettleEvent, Usage
 
 from pluggent_budget.amounts import MOST, NANO, Amount, bounded
-from pluggent_budget.prices import Price
+from pluggent_budget.prices import AnyPrice
 from pluggent_budget.settings import BudgetSettings
 
 
@@ -17,13 +18,15 @@ class Estimate(NamedTuple):
     amount: Amount
     input: int = 0
     output: int = 0
-    price: Price | None = None
+    price: AnyPrice | None = None
 
 
+_EMBEDDING = "embedding"
+"""The operation that counts as a model call whose output has no tokens."""
 _A_TOOL_CALL = Estimate(Amount(tool_calls=1))
 
 
-def expected(event: ReserveEvent, price: Price | None, settings: BudgetSettings) -> Estimate:
+def expected(event: ReserveEvent, price: AnyPrice | None, settings: BudgetSettings) -> Estimate:
     """Return what has to be reserved for the attempt in *event*.
 
     >>> from pluggent_hookspecs import Scope
@@ -31,9 +34,9 @@ def expected(event: ReserveEvent, price: Price | None, settings: BudgetSettings)
     >>> expected(event, None, BudgetSettings()).amount.tokens
     4246
     """
-    if event.operation != "model_call":
+    if event.operation == "tool_call":
         return _A_TOOL_CALL
-    most = event.max_output_tokens
+    most = 0 if event.operation == _EMBEDDING else event.max_output_tokens
     output = settings.default_output_tokens if most is None else bounded(most)
     given = bounded(event.input_tokens * settings.input_factor)
     nanos = 0 if price is None else price.most(given, output)
@@ -68,11 +71,14 @@ def price_of(event: SettleEvent, estimate: Estimate) -> Usage | None:
 
     >>> from pluggent_hookspecs import Scope
     >>> made = ReserveEvent(Scope(), "model_call", "t1.0", 1, "", "a/b")
+    >>> from pluggent_budget.prices import Price
     >>> price = Price(match=("a/b",), input=1.0, output=2.0)
     >>> price_of(SettleEvent(made, 1, Usage(500_000, 250_000)), Estimate(Amount(), price=price)).cost_usd
     1.0
     """
     usage = event.usage
+    if event.reserved.operation == _EMBEDDING and usage.output is None:
+        usage = attrs.evolve(usage, output=0)
     if estimate.price is None or usage.cost_usd is not None or usage.input is None or usage.output is None:
         return None
     return Usage(cost_usd=estimate.price.nanos(usage) / NANO)

@@ -32,6 +32,14 @@ def no_price(event: ReserveEvent, account: Account) -> Deny:
     )
 
 
+def no_catalog(why: object) -> Deny:
+    """Return the refusal of a model while its price cannot be looked up."""
+    return Deny(
+        "This was not done: the budget is in money, and the price of this model cannot be looked up now.",
+        tell_user=f"not done, because the budget is in dollars and the price of the model cannot be looked up: {why}",
+    )
+
+
 def no_ledger(why: object) -> Deny:
     """Return the refusal of anything while the ledger cannot be used."""
     return Deny(

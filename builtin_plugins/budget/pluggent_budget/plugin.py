@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import attrs
 from pluggent_hookspecs import (
+    ConfigError,
     Deny,
     Message,
     ModelRequest,
@@ -25,9 +26,9 @@ from pluggent_budget.costs import Estimate, expected, price_of, spent
 from pluggent_budget.ledger_file import FileRules, LedgerFile
 from pluggent_budget.ledger_thread import LedgerError, LedgerThread
 from pluggent_budget.memory_ledger import HeldReservation, MemoryLedger, PendingReservations, Reservation
-from pluggent_budget.messages import NOTE, no_ledger, no_price, too_little, warning
+from pluggent_budget.messages import NOTE, no_catalog, no_ledger, no_price, too_little, warning
 from pluggent_budget.periods import Calendar, Clock, HighWater
-from pluggent_budget.prices import Price, Prices, read_prices, shipped
+from pluggent_budget.prices import Price, Prices, read_price_file, shipped
 from pluggent_budget.settings import BudgetSettings
 
 MOST_PERIODS = 3
@@ -79,7 +80,13 @@ class Budget:
         did cost is known then.
         """
         accounts = self._accounts(Facts.of(event)) if self._rules else []
-        price = self._prices.of(event.model) if event.model else None
+        try:
+            price = self._prices.of(event.model) if event.model else None
+        except ConfigError as error:
+            log.warning("the price of %s cannot be looked up: %s", event.model, error)
+            if any(account.rule.has_money for account in accounts):
+                return no_catalog(error)
+            price = None
         if not accounts and price is None:
             return None
         if event.model and price is None and self._settings.unknown_price == "refuse":
@@ -226,7 +233,9 @@ def _changed(before: ModelRequest, after: ModelRequest) -> ModelRequest | None:
 
 
 def _prices(settings: BudgetSettings) -> Prices:
-    """Return the prices in force. Raises ValueError for a file that is wrong."""
-    own = () if settings.own_prices is None else read_prices(settings.own_prices)
-    unknown = settings.unknown_price
-    return Prices((*settings.prices, *own, *shipped()), unknown if isinstance(unknown, Price) else None)
+    """Return the prices in force. Raises ValueError for a file of the operator that is wrong."""
+    own = () if settings.own_prices is None else read_price_file(settings.own_prices)
+    unknown = settings.unknown_price if isinstance(settings.unknown_price, Price) else None
+    if isinstance(own, tuple):
+        return Prices((*settings.prices, *own), unknown)
+    return Prices(settings.prices, unknown, (lambda: own, shipped))

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import os
-import stat
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import attrs
-from pluggent_hookspecs import Usage
+from pluggent_hookspecs import ConfigError, Usage
 
 from pluggent_budget.amounts import bounded
 
+if TYPE_CHECKING:  # a start without a call of a model does without
+    from pluggent_models.catalog import ModelCatalog
+
+    # the same
+    from pluggent_models.model import Cost, Model
+
 PICOS_A_NANO = 1000
-TABLE = "prices.toml"
 MOST_BYTES = 1_048_576
 _MOST_USD = 1e6
 """Dollars for a million tokens; more is a mistake."""
@@ -155,46 +156,111 @@ def _picos(dollars_a_million: float) -> int:
     return round(dollars_a_million * 1_000_000)
 
 
-class Prices:
-    """All prices in force. The first that matches counts."""
+@attrs.frozen
+class TieredPrice:
+    """A price that is another one above so many tokens of input, in rising order.
 
-    def __init__(self, prices: Iterable[Price], otherwise: Price | None = None) -> None:
-        self._prices = tuple(prices)
+    >>> dear = Price(match=("a/b",), input=2.0, output=2.0)
+    >>> TieredPrice(Price(match=("a/b",), input=1.0, output=1.0), ((1000, dear),)).nanos(Usage(input=2000, output=0))
+    4000000
+    """
+
+    base: Price
+    above: tuple[tuple[int, Price], ...]
+
+    def nanos(self, usage: Usage) -> int:
+        """As that of Price."""
+        return self.nanos_of(bounded(usage.input), bounded(usage.output), usage)
+
+    def nanos_of(self, given: int, made: int, usage: Usage) -> int:
+        """As that of Price."""
+        return self._at(given).nanos_of(given, made, usage)
+
+    def most(self, input_tokens: int, output_tokens: int) -> int:
+        """As that of Price."""
+        return self._at(input_tokens).most(input_tokens, output_tokens)
+
+    def _at(self, given: int) -> Price:
+        return next((price for over, price in reversed(self.above) if given > over), self.base)
+
+
+AnyPrice: TypeAlias = Price | TieredPrice
+
+
+def price_in(model: Model) -> AnyPrice | None:
+    """Return the price in what a catalog knows of *model*; None if it knows none."""
+    if model.cost is None:
+        return None
+    base = _price_of(model, model.cost)
+    above = tuple((over, _price_of(model, cost)) for over, cost in model.cost.above)
+    return TieredPrice(base, above) if above else base
+
+
+def _price_of(model: Model, cost: Cost) -> Price:
+    rates = {name: getattr(cost, name) for name in _Rates._fields}
+    return Price(match=(model.id,), **rates, date=model.date, source=model.source)
+
+
+def shipped() -> ModelCatalog:
+    """Return the catalog of pluggent-models, read when the first price is asked for. Raises ConfigError."""
+    # Here and not above: a start without a call of a model does without.
+    from pluggent_models.catalog import shipped as catalog
+
+    return catalog()
+
+
+class Prices:
+    """All prices in force. Of *prices* the first that matches counts; then *catalogs* are asked, in order.
+
+    ``of`` raises ConfigError for a catalog that cannot be read, which is read when it is first asked.
+    """
+
+    def __init__(
+        self,
+        prices: Iterable[Price] = (),
+        otherwise: Price | None = None,
+        catalogs: Iterable[Callable[[], ModelCatalog]] = (shipped,),
+    ) -> None:
+        self._prices = (*prices, _NO_VENDOR)
+        self._catalogs = tuple(catalogs)
         self._otherwise = otherwise
         self.of = functools.lru_cache(maxsize=1024)(self._of)
 
-    def _of(self, model: str) -> Price | None:
+    def _of(self, model: str) -> AnyPrice | None:
         for price in self._prices:
             if any(fnmatch.fnmatchcase(model, glob) for glob in price.match):
                 return price
+        for catalog in self._catalogs:
+            if (known := catalog().find(model)) is not None and (found := price_in(known)) is not None:
+                return found
         return self._otherwise
 
 
-def shipped() -> tuple[Price, ...]:
-    """Return the prices that come with the package."""
-    return _parsed(files("pluggent_budget").joinpath(TABLE).read_bytes(), TABLE)
+_NO_VENDOR = Price(match=("offline/*",), input=0, output=0, source="runs on this machine")
 
 
-def read_prices(path: Path) -> tuple[Price, ...]:
-    """Return the prices in the file at *path*. Raises ValueError naming every problem in it."""
+def read_price_file(path: Path) -> tuple[Price, ...] | ModelCatalog:
+    """Return what the operator's file of prices holds: a TOML list of prices, or a catalog of models.
+
+    Raises ValueError naming every problem in it.
+    """
+    # Here and not above, as tomllib: without such a file a start does without both.
+    from pluggent_models.catalog import MAGIC, ModelCatalog, read_bytes
+
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ValueError(f"{path}: is not a regular file")
-            content = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from error
+        content = read_bytes(path)
+        if content[:2] == MAGIC:
+            return ModelCatalog(content, str(path))
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
     if len(content) > MOST_BYTES:
         raise ValueError(f"{path}: is larger than {MOST_BYTES:,} bytes")
     return _parsed(content, str(path))
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    """Open *path* as open() does; a pipe without waiting for its writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
 def _parsed(content: bytes, path: str) -> tuple[Price, ...]:
+    import tomllib  # 5 ms, for those who have a file
+
     try:
         listed: object = tomllib.loads(content.decode()).get("price", [])
     except ValueError as error:  # no UTF-8, or no TOML

@@ -159,9 +159,9 @@ class BudgetSettings:
     unknown_price: Any = attrs.field(default="refuse", converter=_as_price)
     """For a model without a price under a limit of money: ``refuse``, ``free``, or a table with a price."""
     prices: tuple[Price, ...] = attrs.field(default=(), converter=_to_prices)
-    """Prices that go before those of ``price_file`` and of the package."""
+    """Prices that go before those of ``price_file`` and of the catalog of pluggent-models."""
     price_file: str = ""
-    """A TOML file like the package's own prices.toml; goes before that."""
+    """A TOML file of prices, or a catalog from ``pluggent models refresh``; goes before that of pluggent-models."""
     silent_failures: str = "free"
     """The cost of a call that failed before its first word without a report of usage: ``free`` or ``reserved``."""
     lost: str = "booked"

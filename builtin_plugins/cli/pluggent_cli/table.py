@@ -19,7 +19,7 @@ COMMANDS = (
     BuiltIn("setup", "pluggent_cli.setup.command", "choose a provider and a model, store the key, try them"),
     BuiltIn("plugins", "pluggent_cli.commands.plugins", "what is installed, its state, and how to mend it"),
     BuiltIn("tools", "pluggent_cli.commands.tools", "list tools, show a schema, call one under the policies"),
-    BuiltIn("models", "pluggent_cli.commands.models", "which models the providers have"),
+    BuiltIn("models", "pluggent_cli.commands.models", "which models the providers have, and what is known of them"),
     BuiltIn("hooks", "pluggent_cli.commands.hooks", "every hook chain, in its order, and why"),
     BuiltIn("sessions", "pluggent_cli.commands.sessions", "list, show, search, export and delete saved conversations"),
     BuiltIn("last", "pluggent_cli.sessions.last", "print the last reply once more, or its last code block"),

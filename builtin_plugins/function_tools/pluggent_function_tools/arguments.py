@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -25,6 +26,8 @@ _MAX_PROBLEMS = 20
 _MAX_SCHEMAS = 100
 _WHITESPACE = " \t\r\n"
 _KINDS: Mapping[type, str] = {type(None): "null", bool: "a boolean", str: "a string", list: "an array"}
+_FINITE = frozenset({str, int, bool})
+_OBJECTS = (dict, MappingProxyType)
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BRACKETS = dict.fromkeys(range(128)) | {ord("["): "[", ord("{"): "[", ord("]"): "]", ord("}"): "]"}
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -53,7 +56,7 @@ def parse(text: str, *, max_depth: int = MAX_DEPTH, max_bytes: int = MAX_BYTES) 
         return {}
     data = _encoded(text, max_bytes)
     # Before parsing, because the parser recurses.
-    if text.count("[") + text.count("{") > max_depth and _deeper_than(text, max_depth):
+    if _has_brackets(text, max_depth) and _deeper_than(text, max_depth):
         raise ArgumentProblems([f"nested more than {max_depth} levels deep"])
     try:
         value: object = _decode(data)
@@ -72,8 +75,8 @@ def canonical(value: object) -> bytes:
     """
     try:
         data = sorted_json(value)
-        # msgspec writes NaN and infinity as null.
-        if b"null" in data:
+        # msgspec writes NaN and infinity as null; a long text is not searched for that word.
+        if not _is_flat(value) and b"null" in data:
             _refuse_not_finite(msgspec.to_builtins(value, str_keys=True, enc_hook=plain))
     except ArgumentProblems:
         raise
@@ -185,6 +188,18 @@ def _encoded(text: str, max_bytes: int) -> bytes:
     return data
 
 
+def _has_brackets(text: str, most: int) -> bool:
+    """Say whether *text* has more than *most* opening brackets. A text of a megabyte is not counted through."""
+    for bracket in "[{":
+        at = text.find(bracket)
+        while at >= 0:
+            most -= 1
+            if most < 0:
+                return True
+            at = text.find(bracket, at + 1)
+    return False
+
+
 def _deeper_than(text: str, limit: int) -> bool:
     """Remove the innermost brackets, layer by layer: linear, and no recursion."""
     left = _NOT_ASCII.sub("", _STRING.sub("", text)).translate(_BRACKETS)
@@ -218,6 +233,11 @@ def plain(value: object) -> object:
 
 
 _sorted = msgspec.json.Encoder(order="sorted", enc_hook=plain).encode
+
+
+def _is_flat(value: object) -> bool:
+    """Say whether *value* is an object of texts, integers and booleans alone, so that no number in it is NaN."""
+    return type(value) in _OBJECTS and _FINITE.issuperset(map(type, cast("Mapping[str, object]", value).values()))
 
 
 def _refuse_not_finite(value: object, path: str = "$") -> None:

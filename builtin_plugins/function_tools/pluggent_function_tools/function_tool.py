@@ -13,7 +13,7 @@ import msgspec
 from pluggent_hookspecs import TOOL_MARK, Json, ToolContext, ToolMark, ToolSpec, tool
 
 from pluggent_function_tools.arguments import ArgumentProblems, Checker, canonical, sorted_json
-from pluggent_function_tools.schema import Signature, path_of, read_signature
+from pluggent_function_tools.schema import Signature, read_signature
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHARED = (
@@ -83,9 +83,8 @@ class FunctionTool:
         self.previewing = _bound_with(function, mark.preview)
         self.parting = _bound_with(function, mark.parts)
         self._signature = signature
-        self._decode = msgspec.json.Decoder(signature.struct).decode
-        handed = signature.handed
-        self._hand = None if handed is None else msgspec.json.Decoder(handed, dec_hook=path_of).decode
+        self._decode, self._hand = signature.decode, signature.hand
+        self._checked: tuple[bytes, msgspec.Struct] | None = None
 
     @functools.cached_property
     def _checker(self) -> Checker:
@@ -104,16 +103,19 @@ class FunctionTool:
             raise ArgumentProblems(problems)
         try:
             try:
-                data = sorted_json(self._decode(given))
+                made = self._decode(given)
             except msgspec.ValidationError as error:
                 if "got `float`" not in str(error):
                     raise
                 # JSON knows one kind of number, and models write 2.0.
-                data = sorted_json(self._decode(canonical(_integral(value))))
+                made = self._decode(canonical(_integral(value)))
+            data = sorted_json(made)
         except Exception as error:  # noqa: BLE001 (the author's own classes check too, and raise what they like)
             raise ArgumentProblems(self._checker.problems(value) or [_told(error)]) from None
         if self._hand is not None:
-            self._handed(self._hand, data)
+            self._checked = data, self._handed(self._hand, data)
+        else:  # without a default, which is one object for all calls
+            self._checked = (data, made) if data == given else None
         if data != given and (lost := list(_lost(value, msgspec.json.decode(data), "$"))):
             raise ArgumentProblems(lost)
         return data
@@ -146,20 +148,27 @@ class FunctionTool:
         self, function: Callable[..., Any], arguments_json: bytes, context: ToolContext | None, *,
         with_context: bool = True,
     ) -> Callable[[], Any]:  # fmt: skip
-        try:
-            made = self._decode(arguments_json)
-        except Exception as error:  # noqa: BLE001 (see normalise)
-            raise ArgumentProblems([_told(error)]) from None
-        if sorted_json(made) != arguments_json:
-            raise ArgumentProblems(["$: structuring changed the arguments"])
-        # Of the very bytes that were decided: a path is made of them, and nothing is made of a path.
-        keywords = msgspec.structs.asdict(made if self._hand is None else self._handed(self._hand, arguments_json))
+        keywords = msgspec.structs.asdict(self._structured(arguments_json))
         if self._signature.context is not None and with_context:
             keywords[self._signature.context] = context
         if not self._signature.positional:
             return functools.partial(function, **keywords)
         first = [keywords.pop(name) for name in self._signature.positional]
         return functools.partial(function, *first, **keywords)
+
+    def _structured(self, arguments_json: bytes) -> msgspec.Struct:
+        """Return what the function gets, made of the very bytes that were decided."""
+        checked, self._checked = self._checked, None
+        if checked is not None and checked[0] is arguments_json:  # made of them a moment ago, and handed out once
+            return checked[1]
+        try:
+            made = self._decode(arguments_json)
+        except Exception as error:  # noqa: BLE001 (see normalise)
+            raise ArgumentProblems([_told(error)]) from None
+        if sorted_json(made) != arguments_json:
+            raise ArgumentProblems(["$: structuring changed the arguments"])
+        # A path is made of the bytes: nothing is made of a path.
+        return made if self._hand is None else self._handed(self._hand, arguments_json)
 
     async def call(self, arguments: Mapping[str, Json], context: ToolContext) -> Any:
         """Run with *arguments*; see Tool. A blocking function blocks here: hosts use bind()."""

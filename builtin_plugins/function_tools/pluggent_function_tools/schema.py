@@ -42,18 +42,18 @@ _FIXED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 class Signature(Value):
     """The parameters of a function, for the model and for calls.
 
-    ``schema`` is JSON Schema 2020-12 of all arguments, ``struct`` the type they are decoded into; ``bounded``: the
-    schema says more than ``struct`` checks. ``positional``: the positional-only ones, ``context``: the host's.
-    ``handed`` is the type in which the function gets them, where that is another one: a path is text until then.
+    ``schema`` is JSON Schema 2020-12 of all arguments, ``decode`` makes values of their JSON; ``bounded``: the
+    schema says more than ``decode`` checks. ``positional``: the positional-only ones, ``context``: the host's.
+    ``hand`` makes what the function gets, where that is something else: a path is text until then.
     """
 
     description: str
     schema: Mapping[str, Any]
-    struct: type[msgspec.Struct]
+    decode: Callable[[bytes], msgspec.Struct]
     positional: tuple[str, ...]
     context: str | None
     bounded: bool
-    handed: type[msgspec.Struct] | None = None
+    hand: Callable[[bytes], msgspec.Struct] | None = None
 
 
 def read_signature(name: str, function: Callable[..., Any]) -> Signature:
@@ -72,12 +72,11 @@ def _read(
     seen, context = _split(name, parameters, each_alone=each_alone)
     description, words = _described(inspect.getdoc(function) or "")
     schema, bounded = _schema(seen, words)
-    struct, handed = _struct(name, seen), None
-    msgspec.json.Decoder(struct)  # fails for a type that it cannot decode
+    decode, hand = msgspec.json.Decoder(_struct(name, seen)).decode, None  # fails for a type that it cannot decode
     if any(each.handed is not each.type for each in seen):
         handed = _struct(name, tuple(attrs.evolve(each, type=each.handed) for each in seen))
-        msgspec.json.Decoder(handed, dec_hook=path_of)
-    return Signature(description, schema, struct, _positional(function), context, bounded, handed)
+        hand = msgspec.json.Decoder(handed, dec_hook=path_of).decode
+    return Signature(description, schema, decode, _positional(function), context, bounded, hand)
 
 
 @attrs.frozen(repr=False)

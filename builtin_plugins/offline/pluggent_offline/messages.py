@@ -6,7 +6,20 @@ import difflib
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-from pluggent_hookspecs import Audio, File, Image, Json, Message, Part, Refusal, Role, Text, ToolSpec, VendorPart
+from pluggent_hookspecs import (
+    Audio,
+    CachePoint,
+    File,
+    Image,
+    Json,
+    Message,
+    Part,
+    Refusal,
+    Role,
+    Text,
+    ToolSpec,
+    VendorPart,
+)
 
 from pluggent_offline.grammar import Call, GrammarError, first_word, render_value
 
@@ -59,7 +72,7 @@ def not_offered(call: Call, tools: Mapping[str, ToolSpec], *, later: bool) -> st
 def not_looked_at(parts: Sequence[Part]) -> str:
     """Return an honest word on images, sound and files, empty if there are none."""
     # What belongs to one vendor is for no other to talk about.
-    names = dict.fromkeys(_label(part) for part in parts if not isinstance(part, Text | VendorPart))
+    names = dict.fromkeys(_label(part) for part in parts if not isinstance(part, Text | VendorPart | CachePoint))
     return f"I was also given what I cannot look at, for I read text only: {', '.join(names)}." if names else ""
 
 
@@ -104,7 +117,7 @@ def _kind(schema: Json) -> str:
         return "|".join(_KINDS.get(str(each), "<value>") for each in kind)
     branches = schema.get("anyOf")
     if isinstance(branches, list | tuple):
-        return "|".join(dict.fromkeys(_kind(branch) for branch in branches))
+        return "|".join(dict.fromkeys(kind for branch in branches for kind in _kind(branch).split("|")))
     return _KINDS.get(str(kind), "<value>")
 
 

@@ -1,4 +1,4 @@
-"""The replies of script.py, handed out as a provider does: whole, or word by word."""
+"""The replies of script.py, handed out as a provider does: whole, or piece by piece."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, Te
 
 from pluggent_offline.script import answer
 
-_PIECE = re.compile(r"\s*\S+\s*|\s+")
+_WORD = re.compile(r"\s*\S+\s*|\s+")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_LONG = 800
+"""Characters of a text that is streamed by words; a longer one is a list, and each piece passes the whole way."""
 
 
 class OfflineProvider:
     """A provider without network, key or model. Any model name will do: ``offline/demo``.
 
-    A reply is a pure function of the request. It is streamed a word a batch. For
-    ``output_schema`` it is the smallest value that the schema allows, as JSON.
+    A reply is a pure function of the request. It is streamed a word a batch, a long one
+    a line a batch. For ``output_schema`` it is the smallest value that the schema allows, as JSON.
 
     ``max_output_tokens``, ``stop``, ``parallel_tool_calls`` and ``tool_choice`` are heeded, the
     latter until a call was made. Nothing is drawn by lot here, so any ``temperature``, ``top_p``,
@@ -45,10 +48,10 @@ class OfflineProvider:
         return answer(request)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
-        """Yield the reply word by word; Finished comes last."""
+        """Yield the reply piece by piece; Finished comes last."""
         for delta in _pieces(answer(request)):
             yield (delta,)
-            await asyncio.sleep(0)  # others get their turn between two words, as with a network
+            await asyncio.sleep(0)  # others get their turn between two pieces, as with a network
 
     async def list_models(self) -> Sequence[ModelInfo]:
         """Return the one name that stands for all."""
@@ -58,6 +61,7 @@ class OfflineProvider:
 def _pieces(response: ModelResponse) -> Iterator[Delta]:
     for delta in deltas(response):
         if isinstance(delta, TextDelta):
-            yield from (TextDelta(piece) for piece in _PIECE.findall(delta.text))
+            pieces = (_WORD if len(delta.text) <= _LONG else _LINE).findall(delta.text)
+            yield from map(TextDelta, pieces)
         else:
             yield delta

@@ -14,6 +14,7 @@ _MEANINGLESS = {
     "user": "there is no vendor here",
     "metadata": "there is no vendor here to keep it",
     "extra": "there is no vendor here",
+    "headers": "there is no request that could carry them",
 }
 
 

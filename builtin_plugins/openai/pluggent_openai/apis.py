@@ -1,4 +1,7 @@
-"""Which API of a server a request is sent to: chat completions or Responses. Pure."""
+"""Which API of a server a request is sent to: chat completions or Responses.
+
+Pure, but for the catalog of models, which is read with the first request to a host that it knows.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,16 @@ from urllib.parse import urlsplit
 
 import attrs
 from pluggent_hookspecs import Audio, ModelParameters, ModelRequest
+from pluggent_models.hosts import server_at
 
+Wire: TypeAlias = Literal["chat", "responses"]
 Api: TypeAlias = Literal["auto", "chat", "responses"]
 APIS: tuple[Api, ...] = ("auto", "chat", "responses")
 
 # https://developers.openai.com/docs/guides/migrate-to-responses (November 2026): recommended for all new work;
 # its current models take tools with thinking there alone.
 _HOSTS = frozenset({"api.openai.com"})
-# Models of that host which Responses does not have.
+# Models of that host which Responses does not have, also where the catalog does not know them yet.
 _CHAT_MODELS = ("*-audio*", "*-search-preview*", "gpt-3.5-turbo-instruct*")
 _CHAT_PARAMETERS = ("stop", "seed", "presence_penalty", "frequency_penalty")
 _CHAT_FIELDS = frozenset({
@@ -35,17 +40,18 @@ class Apis:
     by_model: Mapping[str, Api]
 
     @property
-    def usual(self) -> Literal["chat", "responses"]:
+    def usual(self) -> Wire:
         """The API for most requests."""
         if self.default != "auto":
             return self.default
         return "responses" if urlsplit(self.base_url).hostname in _HOSTS else "chat"
 
-    def chosen(self, request: ModelRequest) -> Literal["chat", "responses"]:
+    def chosen(self, request: ModelRequest) -> Wire:
         """Return the API for *request*.
 
-        ``auto`` is Responses at OpenAI, unless the model or what is asked is for chat completions alone, and
-        chat completions everywhere else.
+        ``auto`` is what the catalog of models says; for a model that it does not know, Responses at OpenAI and chat
+        completions everywhere else. What is asked may be for chat completions alone. Raises ConfigError if the
+        catalog cannot be read.
 
         >>> Apis("http://127.0.0.1:8000/v1", "auto", {"qwen*": "responses"}).chosen(ModelRequest("qwen3", ()))
         'responses'
@@ -53,9 +59,24 @@ class Apis:
         api = self._said_of(request.model)
         if api != "auto":
             return api
-        if self.usual == "chat" or any(fnmatchcase(request.model, pattern) for pattern in _CHAT_MODELS):
+        if (self._known_of(request.model) or self._guessed_of(request.model)) == "chat" or _needs_chat(request):
             return "chat"
-        return "chat" if _needs_chat(request) else "responses"
+        return "responses"
+
+    def _known_of(self, model: str) -> Wire | None:
+        server = server_at(urlsplit(self.base_url).hostname or "")
+        if not server:
+            return None
+        # Here and not above: most servers are in no catalog, and settings are made of this module.
+        from pluggent_models.catalog import shipped
+
+        known = shipped().find(f"{server}/{model}")
+        return known.wire if known is not None else None
+
+    def _guessed_of(self, model: str) -> Wire:
+        if any(fnmatchcase(model, pattern) for pattern in _CHAT_MODELS):
+            return "chat"
+        return self.usual
 
     def _said_of(self, model: str) -> Api:
         for pattern, api in self.by_model.items():

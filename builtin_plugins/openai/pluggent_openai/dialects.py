@@ -73,7 +73,8 @@ class Dialect:
     ``tool_choice``, the forms other than auto; ``custom_tools`` (a function is offered instead);
     ``strict`` (left out); ``json_schema`` (a json_object with the schema in an instruction);
     ``developer``, the role (system instead); ``refusals`` as parts (text instead); ``file_url``,
-    files by their URL; ``stream_options``; ``stream_tools`` (false: asked whole if there are tools).
+    files by their URL; ``stream_options``; ``stream_tools`` (false: asked whole if there are tools);
+    ``cache`` (prompt_cache_options). ``think_tags``: thinking may stand in the text, between <think> and </think>.
 
     What Responses is asked for: ``ask_encrypted``, encrypted thinking (``include``), without which none goes back;
     OpenAI sends it unasked.
@@ -108,9 +109,11 @@ class Dialect:
     file_url: bool = attrs.field(default=False, validator=_flag)
     stream_options: bool = attrs.field(default=True, validator=_flag)
     stream_tools: bool = attrs.field(default=True, validator=_flag)
+    think_tags: bool = attrs.field(default=False, validator=_flag)
     ask_encrypted: bool = attrs.field(default=False, validator=_flag)
     returns: tuple[str, ...] = attrs.field(default=("audio",), converter=_to_names, validator=_are_texts)
     call_id_chars: int = attrs.field(default=0, validator=_count)
+    cache: bool = attrs.field(default=True, validator=_flag)
     cost: bool = attrs.field(default=False, validator=_flag)
     message_key: str = attrs.field(init=False, eq=False, repr=False)
     tool_key: str = attrs.field(init=False, eq=False, repr=False)
@@ -118,7 +121,7 @@ class Dialect:
     def __attrs_post_init__(self) -> None:
         # What an encoded message and tool depend on names their places in the memo; see wire.
         message = (self.reasoning, self.reasoning_required, self.developer, self.refusals)
-        known = (*message, self.file_url, self.returns, self.call_id_chars, self.custom_tools)
+        known = (*message, self.cache, self.file_url, self.returns, self.call_id_chars, self.custom_tools)
         object.__setattr__(self, "message_key", f"pluggent_openai message {known}")
         object.__setattr__(self, "tool_key", f"pluggent_openai tool {(self.custom_tools, self.strict)}")
 
@@ -136,7 +139,9 @@ _OTHERS: Mapping[str, Any] = {
     "custom_tools": False,
     "developer": False,
     "refusals": False,
+    "cache": False,
     "returns": (ALL,),
+    "think_tags": True,
 }
 
 SERVERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
@@ -153,6 +158,7 @@ SERVERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
             "developer": True,
             "refusals": True,
             "ask_encrypted": True,
+            "cache": True,
             "returns": ("audio",),
         },
     ),
@@ -162,7 +168,10 @@ SERVERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     # "unknown variant `developer`": https://github.com/earendil-works/pi/issues/1048
     "deepseek": (
         ("api.deepseek.com",),
-        {"json_schema": False, "reasoning": "reasoning_content", "reasoning_required": True, "returns": ()},
+        {
+            "json_schema": False, "reasoning": "reasoning_content", "reasoning_required": True, "returns": (),
+            "think_tags": False,
+        },
     ),
     # ChatCompletionRequest of https://github.com/mistralai/client-python 3.7: random_seed, top_k, metadata,
     # neither user nor stream_options (usage always comes); roles system, user, assistant, tool; thinking is
@@ -171,7 +180,7 @@ SERVERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
         ("api.mistral.ai",),
         {
             "user": "", "seed": "random_seed", "top_k": True, "reasoning": "content", "stream_options": False,
-            "returns": ("prefix",), "call_id_chars": 9,
+            "returns": ("prefix",), "call_id_chars": 9, "think_tags": False,
         },
     ),
     # https://console.groq.com/docs/openai: logprobs are refused. CompletionCreateParams of
@@ -190,7 +199,7 @@ SERVERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
         {
             "max_tokens": "max_completion_tokens", "top_k": True, "developer": True, "refusals": True,
             "file_url": True, "reasoning": "reasoning", "returns": ("reasoning_details", "audio"), "cost": True,
-            "ask_encrypted": True,
+            "ask_encrypted": True, "think_tags": False,
         },
     ),
     # CompletionCreateParams of https://github.com/togethercomputer/together-py 3.1: logprobs is a number;
@@ -208,7 +217,10 @@ SERVERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     # https://docs.x.ai/docs/guides/chat: thinking goes back encrypted, if it was asked for.
     "xai": (
         ("api.x.ai",),
-        {"max_tokens": "max_completion_tokens", "metadata": False, "ask_encrypted": True, "returns": ()},
+        {
+            "max_tokens": "max_completion_tokens", "metadata": False, "ask_encrypted": True, "returns": (),
+            "think_tags": False,
+        },
     ),
     # https://ai.google.dev/gemini-api/docs/openai; what it does not know is refused ("Unknown name"): metadata
     # https://github.com/ed-donner/agents/issues/45, top_k https://github.com/MinLL/SkyrimNet-GamePlugin/issues/77.
@@ -217,7 +229,7 @@ SERVERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
         ("generativelanguage.googleapis.com",),
         {
             "max_tokens": "max_completion_tokens", "user": "", "logprobs": "", "metadata": False,
-            "service_tier": False, "returns": ("extra_content",),
+            "service_tier": False, "returns": ("extra_content",), "think_tags": False,
         },
     ),
     # https://docs.ollama.com/api/openai-compatibility: max_tokens; neither tool_choice nor user; openai.go reads
@@ -255,8 +267,43 @@ SERVERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
         ("api.moonshot.ai", "api.moonshot.cn"),
         {
             "max_tokens": "max_completion_tokens", "tool_choice": ("none", "named"),
-            "reasoning": "reasoning_content",
+            "reasoning": "reasoning_content", "think_tags": False,
         },
+    ),
+    # https://inference-docs.cerebras.ai/resources/openai: parallel_tool_calls and service_tier are status 400.
+    "cerebras": (
+        ("api.cerebras.ai",),
+        {"max_tokens": "max_completion_tokens", "metadata": False, "service_tier": False, "parallel_tool_calls": False},
+    ),
+    # https://docs.z.ai/api-reference/llm/chat-completion: tool_choice auto alone, response_format without a schema,
+    # user_id. https://docs.z.ai/guides/capabilities/thinking-mode: reasoning_content comes back unchanged.
+    "zai": (
+        ("api.z.ai", "open.bigmodel.cn"),
+        {
+            "user": "", "logprobs": "", "metadata": False, "service_tier": False, "parallel_tool_calls": False,
+            "tool_choice": (), "strict": False, "json_schema": False, "reasoning": "reasoning_content", "returns": (),
+            "think_tags": False,
+        },
+    ),
+    # https://huggingface.co/docs/inference-providers/tasks/chat-completion: one form for servers of many vendors.
+    "huggingface": (("router.huggingface.co",), {"metadata": False, "service_tier": False}),
+    # https://docs.snowflake.com/en/user-guide/snowflake-cortex/cortex-rest-api: no strict; max_completion_tokens.
+    "snowflake": (
+        (".snowflakecomputing.com",),
+        {
+            "max_tokens": "max_completion_tokens", "metadata": False, "service_tier": False, "strict": False,
+            "returns": ("reasoning_details",),
+        },
+    ),
+    # https://docs.tokenfactory.nebius.com/api-reference/inference/create-chat-completion: top_k, as vLLM
+    "nebius": (
+        ("api.studio.nebius.com", "api.tokenfactory.nebius.com"),
+        {"top_k": True, "metadata": False, "service_tier": False},
+    ),
+    # https://docs.sambanova.ai/docs/en/features/openai-compatibility
+    "sambanova": (
+        ("api.sambanova.ai",),
+        {"top_k": True, "logprobs": "", "metadata": False, "service_tier": False, "parallel_tool_calls": False},
     ),
 }  # fmt: skip
 

@@ -80,6 +80,16 @@ def offered(request: ModelRequest, dialect: Dialect) -> tuple[ToolSpec, ...]:
     return tuple(tool for tool in request.tools if tool.name == choice)
 
 
+def cache_options(parameters: ModelParameters, dialect: Dialect) -> dict[str, Any]:
+    """Return the field for ``parameters.cache``; none for the vendor's own way, which is ``auto``."""
+    if parameters.cache in (None, "auto"):
+        return {}
+    # https://developers.openai.com/docs/guides/prompt-caching: explicit keeps what a breakpoint asks for, and no more.
+    options = {"mode": "explicit"} if parameters.cache == "off" else {"ttl": parameters.cache}
+    has_field("cache", known=dialect.cache)
+    return {"prompt_cache_options": options}
+
+
 def is_custom(tool: ToolSpec, dialect: Dialect) -> bool:
     """Whether *tool* is offered as a custom tool, which takes free text."""
     own = tool.extra.get("openai")
@@ -114,6 +124,7 @@ def _add_rarer(found: dict[str, Any], parameters: ModelParameters, dialect: Dial
         found[has_field("service_tier", known=dialect.service_tier)] = parameters.service_tier
     if parameters.metadata:
         found[has_field("metadata", known=dialect.metadata)] = checked_metadata(parameters.metadata)
+    found |= cache_options(parameters, dialect)
     if parameters.logprobs is not None:
         count = checked_logprobs(parameters)
         named_field("logprobs", dialect.logprobs)

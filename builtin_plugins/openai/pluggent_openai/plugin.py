@@ -1,4 +1,4 @@
-"""The plugin: its settings, and the providers that they make.
+"""The plugins: their settings, and the providers and embedders that they make.
 
 Light on purpose. What speaks HTTP and JSON is imported when a provider is asked for.
 """
@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 import attrs
-from pluggent_provider_http.servers_plugin import ServersPlugin
+from pluggent_provider_http.servers_plugin import EmbeddersPlugin, ServersPlugin
 
 from pluggent_openai.settings import DEFAULT_BASE_URL, Server, Settings as OpenAISettings
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # both take long to import; see the module's first lines
     import httpx2
 
     # a provider brings the encoder along
+    from pluggent_openai.embedder import OpenAIEmbedder
     from pluggent_openai.provider import OpenAIProvider
 
 
@@ -41,8 +42,6 @@ class OpenAI(ServersPlugin[Server]):
         client: httpx2.AsyncClient | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        settings = OpenAISettings() if settings is None else settings
-        url = settings.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
 
         def provider(name: str, server: Server) -> OpenAIProvider:
             # Imported here: only model calls need the encoder.
@@ -50,4 +49,35 @@ class OpenAI(ServersPlugin[Server]):
 
             return OpenAIProvider(name, server, client=client, transport=transport)
 
-        super().__init__({"openai": attrs.evolve(settings, base_url=url), **settings.servers}, provider)
+        super().__init__(_servers(settings), provider)
+
+
+class OpenAIEmbedders(EmbeddersPlugin[Server]):
+    """Embedders for the same servers; see OpenAI for the arguments.
+
+    >>> [embedder.name for embedder in OpenAIEmbedders().provide_embedders(None)]
+    ['openai']
+    """
+
+    Settings = OpenAISettings
+
+    def __init__(
+        self,
+        settings: OpenAISettings | None = None,
+        *,
+        client: httpx2.AsyncClient | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        def embedder(name: str, server: Server) -> OpenAIEmbedder:
+            # Imported here, as above.
+            from pluggent_openai.embedder import OpenAIEmbedder
+
+            return OpenAIEmbedder(name, server, client=client, transport=transport)
+
+        super().__init__(_servers(settings), embedder)
+
+
+def _servers(settings: OpenAISettings | None) -> dict[str, Server]:
+    settings = OpenAISettings() if settings is None else settings
+    url = settings.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
+    return {"openai": attrs.evolve(settings, base_url=url), **settings.servers}

@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, cast
 
 import attrs
-from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, ProviderErrorKind, deltas
-from pluggent_provider_http.credentials import hidden, read_headers, read_key
+from pluggent_hookspecs import (
+    ConfigError,
+    Delta,
+    ModelInfo,
+    ModelParameters,
+    ModelRequest,
+    ModelResponse,
+    ProviderErrorKind,
+    deltas,
+)
 from pluggent_provider_http.provider import Asked, HttpProvider, with_answer
 from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.token_counts import read_count
 
+from pluggent_openai.addressing import around_model, path_for, request_headers
 from pluggent_openai.apis import Api, Apis
 from pluggent_openai.dialects import dialect_for
 from pluggent_openai.model_list import read_models
-from pluggent_openai.settings import MODEL, Server
+from pluggent_openai.settings import Server
 from pluggent_openai.wire import Body, Wire
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
 
+    # and so does what is not asked for mostly
+    from pluggent_openai.responses.wire import ResponsesWire
+
+_BAD_REQUEST = 400
 _MODELS = "/models"
+_COUNT = "/responses/input_tokens"
 
 
 class OpenAIProvider(HttpProvider[Server]):
     """Asks the models of one server; see the contract's Provider for what its methods promise.
 
-    It can list the models too (ListsModels). ``dialect`` is how the server speaks.
+    It can list the models too (ListsModels), and count tokens where it is asked through Responses
+    (CountsTokens). ``dialect`` is how the server speaks.
     """
 
     def __init__(
@@ -38,7 +53,7 @@ class OpenAIProvider(HttpProvider[Server]):
         client: httpx2.AsyncClient | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        before, self._after = _around_model(server.base_url)
+        before, self._after = around_model(server.base_url)
         super().__init__(name, server, client, transport, base_url=before)
         self.dialect = dialect_for(server.base_url, server.compat)
         self._apis = Apis(server.base_url, server.api, server.apis)
@@ -49,15 +64,35 @@ class OpenAIProvider(HttpProvider[Server]):
         """Return the whole reply, asked for whole."""
         wire = self._wire(request)
         path, body = self._written(request, wire, stream=False)
-        headers, faults = self._headers(request.model, wire.path)
-        async with self.http().post(path, body.data, headers, faults) as answer:
-            await answer.check()
-            reply = wire.read(await answer.read(), request, faults, body.notes)
+        headers, faults = self._headers(request.model, wire.path, request.parameters)
+        async with self.http().post(path, body.data, headers, faults, request.parameters.timeouts) as answer:
+            if answer.status == _BAD_REQUEST:
+                data = await answer.read_some()
+                reply = wire.read_refusal(data, request, faults, body.notes)
+                if reply is None:
+                    raise faults.from_status(answer.status, answer.headers, data)
+            else:
+                await answer.check()
+                reply = wire.read(await answer.read(), request, faults, body.notes)
             return attrs.evolve(reply, meta=with_answer(reply.meta, answer.meta()))
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""
         return self.streamed(request) if self._wire(request).streams(request) else self._at_once(request)
+
+    async def count(self, request: ModelRequest) -> int:
+        """Return the tokens of *request*, as the server counts them for Responses. Raises ProviderError."""
+        if "responses" not in (self._apis.usual, self._api(request)):
+            faults = Faults(self.name, self.target, request.model)
+            why = "tokens are counted through Responses, and this model is asked through chat completions"
+            raise faults.error(ProviderErrorKind.BAD_REQUEST, f"{why}; see the setting api")
+        wire = cast("ResponsesWire", self._wire_of("responses"))
+        headers, faults = self._headers(request.model, _COUNT, request.parameters)
+        path = path_for(self._after, request.model, faults) + _COUNT
+        body = wire.encode_count(request, faults)
+        async with self.http().post(path, body.data, headers, faults, request.parameters.timeouts) as answer:
+            await answer.check()
+            return read_count(await answer.read(), faults)
 
     async def list_models(self) -> Sequence[ModelInfo]:
         """Return the models that the server lists, in its order. Raises ProviderError.
@@ -77,11 +112,18 @@ class OpenAIProvider(HttpProvider[Server]):
         """Return what asks for a stream of *request*."""
         wire = self._wire(request)
         path, body = self._written(request, wire, stream=True)
-        headers, faults = self._headers(request.model, wire.path)
+        headers, faults = self._headers(request.model, wire.path, request.parameters)
         return Asked(path, body.data, headers, faults, wire.events(request, faults, body.notes))
 
     def _wire(self, request: ModelRequest) -> Wire:
-        return self._wire_of(self._apis.chosen(request))
+        return self._wire_of(self._api(request))
+
+    def _api(self, request: ModelRequest) -> Api:
+        try:
+            return self._apis.chosen(request)
+        except ConfigError as error:
+            problem = f'the request cannot be sent: {error}. Or set api = "chat" or "responses" for this server'
+            raise Faults(self.name, self.target).error(ProviderErrorKind.BAD_REQUEST, problem) from error
 
     def _wire_of(self, api: Api) -> Wire:
         wire = self._wires.get(api)
@@ -104,39 +146,9 @@ class OpenAIProvider(HttpProvider[Server]):
     def _written(self, request: ModelRequest, wire: Wire, *, stream: bool) -> tuple[str, Body]:
         """Return where a request goes below the base URL, and its body."""
         faults = Faults(self.name, self.target)
-        if MODEL in self._after and request.model in ("", ".", ".."):
-            problem = f"the request cannot be sent: a model {request.model!r} cannot stand in the path of base_url"
-            raise faults.error(ProviderErrorKind.BAD_REQUEST, problem)
-        path = self._after.replace(MODEL, quote(request.model, safe=""))
-        return path + wire.path, wire.encode(request, faults, stream=stream)
+        return path_for(self._after, request.model, faults) + wire.path, wire.encode(request, faults, stream=stream)
 
-    def _headers(self, model: str, path: str) -> tuple[dict[str, str], Faults]:
-        """Return the headers of a request, and its Faults, which know what is secret in them."""
-        server = self.server
-        headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-        headers |= (own := read_headers(server, Faults(self.name, self.target)))
-        if server.organization is not None:
-            headers["openai-organization"] = server.organization
-        if server.project is not None:
-            headers["openai-project"] = server.project
-        key = ""
-        if server.api_key is not None and server.auth != "none":
-            key = read_key(server.api_key, Faults(self.name, self.target))
-            named, value = ("api-key", key) if server.auth == "api-key" else ("authorization", f"Bearer {key}")
-            headers[named] = value
-        return headers, Faults(self.name, self.target, model, hidden(server, key, *own.values()), path)
-
-
-def _around_model(base_url: str) -> tuple[str, str]:
-    """Part a base URL at the model in its path: what all requests go below, and what follows for completions.
-
-    >>> _around_model("https://r.openai.azure.com/openai/deployments/{model}?api-version=1")
-    ('https://r.openai.azure.com/openai?api-version=1', '/deployments/{model}')
-    >>> _around_model("https://api.openai.com/v1")
-    ('https://api.openai.com/v1', '')
-    """
-    parts = urlsplit(base_url)
-    if MODEL not in parts.path:
-        return base_url, ""
-    before = parts.path.partition(MODEL)[0].rstrip("/").removesuffix("/deployments")
-    return parts._replace(path=before).geturl(), parts.path.rstrip("/").removeprefix(before)
+    def _headers(
+        self, model: str, path: str, parameters: ModelParameters | None = None
+    ) -> tuple[dict[str, str], Faults]:
+        return request_headers(self.server, Faults(self.name, self.target, model, path=path), parameters)

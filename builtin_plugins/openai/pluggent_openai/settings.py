@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import attrs
 from pluggent_hookspecs import Secret
-from pluggent_provider_http.endpoint import Endpoint, check_header, check_names, check_url
+from pluggent_provider_http.endpoint import Endpoint, check_count, check_header, check_names, check_url
 
 from pluggent_openai.apis import APIS, Api
 from pluggent_openai.dialects import dialect_for
@@ -50,9 +50,9 @@ def _check_apis(_: object, attribute: attrs.Attribute[Any], apis: Mapping[str, o
 class Server(Endpoint):
     """One server that speaks an API of OpenAI's, a provider of its own.
 
-    ``api`` says which: ``chat`` is chat completions, ``auto`` is Responses at OpenAI and chat completions
-    elsewhere; ``apis`` says it of models, by patterns of their names, the first that fits. ``replay_thinking``
-    false sends no thinking back to Responses.
+    ``api`` says which: ``chat`` is chat completions, ``auto`` is what the catalog of pluggent-models says of
+    the model, else Responses at OpenAI and chat completions elsewhere; ``apis`` says it of models, by patterns of
+    their names, the first that fits. ``replay_thinking`` false sends no thinking back to Responses.
 
     ``{model}`` in the path of ``base_url`` is replaced by the name of the model. ``auth`` says
     how the key is sent: as ``Authorization: Bearer``, in a header ``api-key`` (Azure), or not at
@@ -69,7 +69,7 @@ class Server(Endpoint):
     project: str | None = attrs.field(default=None, validator=check_header)
     """The header OpenAI-Project."""
     api: Api = attrs.field(default="auto", validator=attrs.validators.in_(APIS))
-    """chat (chat completions), responses, or auto: Responses at OpenAI, chat completions elsewhere."""
+    """chat (chat completions), responses, or auto: what the catalog says; else Responses at OpenAI, chat elsewhere."""
     apis: Mapping[str, Api] = attrs.field(factory=dict[str, "Api"], converter=_apis, validator=_check_apis)
     """The same by patterns of models' names, the first that fits: { "gpt-4*" = "chat" }."""
     replay_thinking: bool = attrs.field(default=True, validator=attrs.validators.instance_of(bool))
@@ -78,6 +78,10 @@ class Server(Endpoint):
         default="bearer", validator=attrs.validators.in_(("bearer", "api-key", "none"))
     )
     """How the key is sent: bearer, api-key (a header of that name) or none."""
+    embed_texts: int = attrs.field(default=2_048, validator=check_count)
+    """Texts in one request for embeddings, at most."""
+    embed_tokens: int = attrs.field(default=300_000, validator=check_count)
+    """Tokens in one request for embeddings, at most; one is taken for 2 bytes, so that no request has more."""
     compat: Mapping[str, Any] = attrs.field(factory=dict[str, Any], converter=_read_only, validator=_check_compat)
     """What the server lacks or wants where its address does not tell; see the README of pluggent-openai."""
 

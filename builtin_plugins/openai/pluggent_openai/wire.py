@@ -41,3 +41,9 @@ class Wire(Protocol):
     def read(self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ModelResponse:
         """Return the reply in a whole answer."""
         ...
+
+    def read_refusal(
+        self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]
+    ) -> ModelResponse | None:
+        """Return the reply that an answer with status 400 is in truth, None if it is none."""
+        ...

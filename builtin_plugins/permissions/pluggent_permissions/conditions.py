@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 import attrs
-from pluggent_hookspecs import MemoryReadEvent, MemoryWriteEvent, ModelRequestEvent, Scope
+from pluggent_hookspecs import EmbeddingRequestEvent, MemoryReadEvent, MemoryWriteEvent, ModelRequestEvent, Scope
 
 from pluggent_permissions.argument_settings import NO_URL
 from pluggent_permissions.arguments import argument_test
@@ -18,6 +18,7 @@ from pluggent_permissions.text_patterns import Reading, TextTest, folded, glob
 from pluggent_permissions.urls import url_test
 
 Event: TypeAlias = Any
+Asked: TypeAlias = ModelRequestEvent | EmbeddingRequestEvent
 Test: TypeAlias = Callable[[Event], bool]
 Effects: TypeAlias = "frozenset[str] | None"
 Names: TypeAlias = "Mapping[str, frozenset[str]]"
@@ -132,11 +133,11 @@ def _model_tests(conditions: Conditions, reading: Reading) -> list[Test]:
 def _provider_test(patterns: tuple[str, ...], reading: Reading) -> Test:
     fits = glob(patterns, reading)
 
-    def test(event: ModelRequestEvent) -> bool:
-        plugin, name = _provider_of(event)
+    def test(event: Asked) -> bool:
+        capability, plugin, name = _provider_of(event)
         if name == plugin:
-            return fits(event.provider) or (reading.in_doubt and any(_of_plugin(each, plugin) for each in patterns))
-        return fits(event.provider) or fits(name)
+            return fits(capability) or (reading.in_doubt and any(_of_plugin(each, plugin) for each in patterns))
+        return fits(capability) or fits(name)
 
     return test
 
@@ -145,8 +146,8 @@ def _model_test(patterns: tuple[str, ...], reading: Reading) -> Test:
     fits = glob(patterns, reading)
     fits_own_name = glob([pattern.partition("/")[2] or pattern for pattern in patterns], reading)
 
-    def test(event: ModelRequestEvent) -> bool:
-        plugin, name = _provider_of(event)
+    def test(event: Asked) -> bool:
+        _, plugin, name = _provider_of(event)
         if name == plugin and reading.in_doubt:
             return fits_own_name(event.request.model)
         return fits(f"{name}/{event.request.model}")
@@ -154,10 +155,13 @@ def _model_test(patterns: tuple[str, ...], reading: Reading) -> Test:
     return test
 
 
-def _provider_of(event: ModelRequestEvent) -> tuple[str, str]:
-    """Return plugin and provider; the same twice where the model was asked for by the plugin's id."""
+def _provider_of(event: Asked) -> tuple[str, str, str]:
+    """Return capability id, plugin and provider; the last two are the same where the plugin's id named the model."""
+    if isinstance(event, EmbeddingRequestEvent):
+        plugin, _, name = event.embedder.partition(":embedder/")
+        return event.embedder, plugin, name
     plugin, _, name = event.provider.partition(":provider/")
-    return plugin, name
+    return event.provider, plugin, name
 
 
 def _of_plugin(pattern: str, plugin: str) -> bool:

@@ -1,4 +1,4 @@
-"""The plugin: four hooks that decide, and a lifetime."""
+"""The plugin: five hooks that decide, and a lifetime."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pluggent_hookspecs import (
     ConfigError,
     Decision,
+    EmbeddingRequestEvent,
     HookError,
     MemoryReadEvent,
     MemoryWriteEvent,
@@ -83,6 +84,12 @@ class Permissions:
         """Answer what holds for asking this model."""
         what = f"asking {event.request.model} of {event.provider}"
         return self._decided("decide_model_request", lambda policy: (policy.of_model_request(event), what))
+
+    @hookimpl
+    def decide_embedding_request(self, event: EmbeddingRequestEvent) -> Decision | None:
+        """Answer what holds for sending these texts to this embedder."""
+        what = f"embedding by {event.request.model} of {event.embedder}"
+        return self._decided("decide_embedding_request", lambda policy: (policy.of_embedding(event), what))
 
     @hookimpl
     def decide_memory_read(self, event: MemoryReadEvent) -> Decision | None:

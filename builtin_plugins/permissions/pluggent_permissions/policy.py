@@ -18,6 +18,7 @@ from pluggent_hookspecs import (
     Ask,
     Decision,
     Deny,
+    EmbeddingRequestEvent,
     MemoryReadEvent,
     MemoryWriteEvent,
     ModelRequestEvent,
@@ -26,6 +27,7 @@ from pluggent_hookspecs import (
 
 from pluggent_permissions.conditions import Effects, Event, Names, Side, needs_name, side
 from pluggent_permissions.settings import (
+    EMBEDDING,
     MEMORY_READ,
     MEMORY_WRITE,
     MODEL_REQUEST,
@@ -156,6 +158,10 @@ class Policy:
     def of_model_request(self, event: ModelRequestEvent) -> Answer:
         """Return what holds for asking a model."""
         return _answer(self._others[MODEL_REQUEST], event)
+
+    def of_embedding(self, event: EmbeddingRequestEvent) -> Answer:
+        """Return what holds for sending texts to an embedder."""
+        return _answer(self._others[EMBEDDING], event)
 
     def of_memory_read(self, event: MemoryReadEvent) -> Answer:
         """Return what holds for reading memory."""

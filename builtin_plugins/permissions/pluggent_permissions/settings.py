@@ -16,7 +16,7 @@ from pluggent_permissions.argument_settings import NO_URL, ArgumentTest, UrlTest
 PURE = "pure"
 UNDECLARED = "undeclared"
 OTHER = "other"
-OPERATIONS = ("model_request", "memory_read", "memory_write")
+OPERATIONS = ("model_request", "memory_read", "memory_write", "embedding")
 """What besides tool calls is decided about; each can have a default."""
 
 _LOOKS = (Effect.FILESYSTEM_READ, Effect.NETWORK_READ, Effect.MEMORY, PURE)
@@ -39,7 +39,7 @@ MODES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 """Defaults by mode; names are read without regard to case, and an unknown one is an error."""
 
 TOOL_CALL = "tool_call"
-MODEL_REQUEST, MEMORY_READ, MEMORY_WRITE = OPERATIONS
+MODEL_REQUEST, MEMORY_READ, MEMORY_WRITE, EMBEDDING = OPERATIONS
 
 _SCOPE = ("session", "agent", "channel", "chat", "principal", "origin", "caller")
 _GLOBS = ("tool", "provider", "model", "store", "namespace", "key")
@@ -49,6 +49,7 @@ _OWN_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         MODEL_REQUEST: ("provider", "model", "target"),
         MEMORY_READ: ("store", "namespace", "key"),
         MEMORY_WRITE: ("store", "namespace", "key"),
+        EMBEDDING: ("provider", "model", "target"),
     }
 )
 """Which conditions each kind of operation knows, besides where it happens."""
@@ -99,9 +100,10 @@ class Conditions:
     """What an operation has to be; all that is given. Of several values of one field, one will do.
 
     ``tool`` ids, short names, or either with ``*``; ``effects`` names, ``pure``, ``undeclared``;
-    ``arguments`` maps paths to tests. ``provider`` capability ids or names, ``model`` as
-    ``openai/gpt-5*``, ``target`` where requests go. ``store``, ``namespace``, ``key`` of memory;
-    ``{principal}``, ``{agent}``, ``{session}`` and ``{channel}`` in a namespace or key are whose
+    ``arguments`` maps paths to tests. ``provider`` capability ids or names (of an embedding
+    those of the embedder), ``model`` as ``openai/gpt-5*``, ``target`` where requests go.
+    ``store``, ``namespace``, ``key`` of memory; ``{principal}``, ``{agent}``, ``{session}`` and
+    ``{channel}`` in a namespace or key are whose
     operation it is. The others say where it happens. All but ``effects`` are globs.
     """
 

@@ -4,6 +4,7 @@ Pure: reads no file, imports no plugin and, for `pluggent plugins`, no third-par
 """
 
 # No __future__ import: with it NamedTuple would compile each annotation at every start.
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -18,6 +19,7 @@ RESERVED = frozenset({"application", "expiry", "host"})
 
 LONGEST_NAME = 64
 """Characters that every vendor allows in a tool name."""
+_FITS = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_NAME}}}")
 
 
 class PluginRecord(NamedTuple):
@@ -341,6 +343,8 @@ def _winner(
 
 
 def _fitted(name: str) -> str:
+    if _FITS.fullmatch(name):
+        return name
     safe = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
     return safe or "_" if len(safe) <= LONGEST_NAME else f"{safe[: LONGEST_NAME - 9]}_{_digest(name, 8)}"
 

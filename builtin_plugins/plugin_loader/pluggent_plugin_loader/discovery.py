@@ -27,6 +27,7 @@ _NO_ROLES: Mapping[str, str] = MappingProxyType({})
 GROUPS: Mapping[str, str] = MappingProxyType(
     {
         "pluggent.providers": "provider",
+        "pluggent.embedders": "embedder",
         "pluggent.tools": "tools",
         "pluggent.memory": "memory",
         "pluggent.sessions": "session",

@@ -28,6 +28,7 @@ One that is marked ``incremental`` leaves that to transform_delta of its plugin.
 PROVIDES: Mapping[str, str] = types.MappingProxyType(
     {
         "provider": "provide_providers",
+        "embedder": "provide_embedders",
         "tools": "provide_tools",
         "memory": "provide_memory",
         "session": "provide_sessions",
@@ -46,8 +47,6 @@ _POSITIONAL = (
 )
 _SYNC_ONLY = {"transform_delta", "write_record"} | {n for n, info in HOOKS.items() if info.kind is HookKind.PROVIDE}
 _ABSENT = object()
-_INSTANCE_DICTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
-"""What the ``__dict__`` of an instance is in its class, unless a property of the plugin's hides it."""
 MOST_COLLECTED = 10_000
 """How many things a plugin may give at once."""
 
@@ -74,8 +73,8 @@ def register_checked(manager: pluggy.PluginManager, name: str, plugin: object, k
         raise RefusalError(f"'{name}' is registered already")
     if manager.is_registered(plugin):
         raise RefusalError("it equals a plugin that is registered: compare plugins by identity (attrs: eq=False)")
-    static = _static_names(plugin)
-    found = [hook for hook in HOOKS if hook in static or _answers(plugin, hook)]
+    names = _names_of(type(plugin))
+    found = [hook for hook in HOOKS if hook in names or _answers_to(plugin, hook)]
     problems = [f"{hook}: {problem}" for hook in found for problem in _wrong(plugin, hook, frozenset(kinds))]
     problems += _strays(plugin)
     problems += [] if problems else _incomplete(plugin, found)
@@ -125,15 +124,12 @@ def _hooks_of(kinds: frozenset[str]) -> list[str]:
     ]
 
 
-def _static_names(plugin: object) -> set[str]:
-    """Return the names that ``inspect.getattr_static`` finds, all in one look; runs no plugin code."""
-    classes = type(plugin).__mro__
-    held = next((vars(each)["__dict__"] for each in classes if "__dict__" in vars(each)), None)
-    own = held.__get__(plugin) if isinstance(held, _INSTANCE_DICTS) else ()
-    return set(own).union(*map(vars, classes))
+def _names_of(cls: type) -> frozenset[str]:
+    """Return the names of all attributes of *cls*. inspect.getattr_static() would take longer for each one."""
+    return frozenset(name for each in cls.__mro__ for name in vars(each))
 
 
-def _answers(plugin: object, name: str) -> bool:
+def _answers_to(plugin: object, name: str) -> bool:
     try:
         return hasattr(plugin, name)
     except Exception:  # noqa: BLE001 (a plugin's __getattr__ may raise anything: then it answers to the name)
@@ -237,7 +233,8 @@ def _strays(plugin: object) -> Iterator[str]:
             continue
         static = inspect.getattr_static(plugin, name, None)
         if inspect.isclass(static) and not inspect.ismodule(plugin):
-            hidden = [each for each in HOOKS if _marks(inspect.getattr_static(static, each, None))]
+            names = _names_of(static)
+            hidden = [each for each in HOOKS if each in names and _marks(inspect.getattr_static(static, each, None))]
             if hidden:
                 yield f"{name}: it is a class inside, so its hooks ({', '.join(hidden)}) are not called: move them out"
         if name in HOOKS or not _marks(static):
@@ -308,8 +305,8 @@ def _marks(static: Any) -> bool:
 
 
 def _marked(item: object) -> bool:
-    if item is None or (isinstance(item, types.FunctionType) and not item.__dict__):
-        return False
+    if type(item) is types.FunctionType:  # most are, and have what they have in their own dict
+        return isinstance(item.__dict__.get(IMPL_MARK) or item.__dict__.get(_PLUGGY_MARK), ImplOptions | dict)
     found = (inspect.getattr_static(item, mark, None) for mark in (IMPL_MARK, _PLUGGY_MARK))
     return not inspect.isclass(item) and any(isinstance(mark, ImplOptions | dict) for mark in found)
 

@@ -20,11 +20,13 @@ from typing import TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import httpx2 as httpx
-from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind, ReplyMeta
+from pluggent_hookspecs import ModelTimeouts, ProviderError, ProviderErrorKind as Kind, ReplyMeta
 
 from pluggent_provider_http.endpoint import Endpoint, target_of, url_below
 from pluggent_provider_http.reply_meta import meta_of
+from pluggent_provider_http.request_options import with_waits
 from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.unsendable import UnsendableError
 
 _MAX_ERROR_BYTES = 65_536
 _DRAIN_S = 1.0
@@ -145,12 +147,20 @@ class Client:
         self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
 
     @asynccontextmanager
-    async def post(self, path: str, body: bytes, headers: Mapping[str, str], faults: Faults) -> AsyncGenerator[Answer]:
+    async def post(
+        self,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        faults: Faults,
+        timeouts: ModelTimeouts | None = None,
+    ) -> AsyncGenerator[Answer]:
         """Send *body* to *path* below the base URL; the answer, whatever its status, as soon as its headers are there.
 
-        Leaving the block closes the answer. Raises ProviderError: ``unavailable``, ``timeout`` or ``protocol``.
+        *timeouts* may shorten the waits of the settings. Leaving the block closes the answer. Raises ProviderError:
+        ``unavailable``, ``timeout`` or ``protocol``.
         """
-        async with self._send("POST", self._url(path), body, headers, faults) as answer:
+        async with self._send("POST", self._url(path), body, headers, faults, timeouts) as answer:
             yield answer
 
     @asynccontextmanager
@@ -170,15 +180,20 @@ class Client:
 
     @asynccontextmanager
     async def _send(
-        self, method: str, url: httpx.URL, body: bytes | None, headers: Mapping[str, str], faults: Faults
-    ) -> AsyncGenerator[Answer]:
+        self, method: str, url: httpx.URL, body: bytes | None, headers: Mapping[str, str], faults: Faults,
+        timeouts: ModelTimeouts | None = None,
+    ) -> AsyncGenerator[Answer]:  # fmt: skip
         patience = Patience()
         started = monotonic()
+        endpoint, timeout = self._endpoint, self._timeout
+        if timeouts is not None:
+            endpoint = _shortened(endpoint, timeouts, faults)
+            timeout = httpx.Timeout(None, connect=endpoint.connect_s)
         try:
             client = self._client(faults)
-            request = client.build_request(method, url, content=body, headers=headers, timeout=self._timeout)
-            response = await self._response(client, request, faults, patience)
-            answer = Answer(response, patience, started, self._endpoint, faults)
+            request = client.build_request(method, url, content=body, headers=headers, timeout=timeout)
+            response = await self._response(client, request, faults, patience, endpoint)
+            answer = Answer(response, patience, started, endpoint, faults)
         except BaseException:
             patience.stop()
             raise
@@ -191,16 +206,16 @@ class Client:
             await answer.close()
 
     async def _response(
-        self, client: httpx.AsyncClient, request: httpx.Request, faults: Faults, patience: Patience
+        self, client: httpx.AsyncClient, request: httpx.Request, faults: Faults, patience: Patience, endpoint: Endpoint
     ) -> httpx.Response:
-        limit_s = self._endpoint.first_byte_s
+        limit_s = endpoint.first_byte_s
         try:
             # One wait from here to the headers; redirects would carry the key to where they point.
             return await patience.wait(client.send(request, stream=True, follow_redirects=False), limit_s)
         except TimeoutError as error:
             raise _too_slow(faults, "first_byte_s", limit_s) from error
         except httpx.ConnectTimeout as error:
-            raise _too_slow(faults, "connect_s", self._endpoint.connect_s) from error
+            raise _too_slow(faults, "connect_s", endpoint.connect_s) from error
         except httpx.ProxyError as error:
             problem = f"the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names did not reach {self._target}"
             passes = None if _may_pass(error) and "407" not in str(error) else False
@@ -260,6 +275,13 @@ class Client:
         except OSError as error:
             problem = f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: {error}"
             raise faults.error(Kind.BAD_REQUEST, problem) from error
+
+
+def _shortened(endpoint: Endpoint, timeouts: ModelTimeouts, faults: Faults) -> Endpoint:
+    try:
+        return with_waits(endpoint, timeouts)
+    except UnsendableError as error:
+        raise faults.unsendable(error) from error
 
 
 def _too_slow(faults: Faults, setting: str, seconds: float) -> ProviderError:

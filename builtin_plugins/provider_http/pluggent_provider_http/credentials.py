@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from urllib.parse import parse_qsl, urlsplit
 
-from pluggent_hookspecs import ConfigError, ProviderErrorKind, Secret
+from pluggent_hookspecs import ConfigError, ModelParameters, ProviderErrorKind, Secret
 
 from pluggent_provider_http.endpoint import Endpoint, is_sendable
+from pluggent_provider_http.request_options import headers_of
 from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.unsendable import UnsendableError
 
 _SECRET_CHARS = 8  # what is shorter is a word such as EMPTY, and taking it out would garble messages
 
@@ -33,15 +35,22 @@ def _what(setting: str) -> str:
     return "API key" if setting == "api_key" else f"value for {setting}"
 
 
-def read_headers(endpoint: Endpoint, faults: Faults) -> dict[str, str]:
+def read_headers(endpoint: Endpoint, faults: Faults, parameters: ModelParameters | None = None) -> dict[str, str]:
     """Return the headers of the settings, names in lower case, with the secrets that they refer to.
 
-    Raises ProviderError ``authentication``, naming the header, for a secret that is not there or cannot be sent.
+    Those of *parameters*, if the settings allow them, go before. Raises ProviderError: ``authentication``, naming the
+    header, for a secret that is not there or cannot be sent; ``bad_request`` for a header that is not allowed.
     """
-    return {
+    own = {
         name.lower(): read_key(value, faults, f"headers.{name}") if isinstance(value, Secret) else value
         for name, value in endpoint.headers.items()
     }
+    if parameters is not None and parameters.headers:
+        try:
+            own |= headers_of(parameters, endpoint)
+        except UnsendableError as error:
+            raise faults.unsendable(error) from error
+    return own
 
 
 def hidden(endpoint: Endpoint, *keys: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ Light on purpose: a plugin names its settings before anything is asked of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -39,6 +39,12 @@ def check_positive(_: object, attribute: attrs.Attribute[Any], value: float) -> 
     """Refuse, as a validator of attrs, what is not above zero."""
     if not value > 0:
         raise ValueError(f"{attribute.name}: expected more than 0, got {value!r}")
+
+
+def check_count(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Refuse, as a validator of attrs, what is not a whole number from 1 up."""
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{attribute.name}: expected a whole number from 1, got {value!r}")
 
 
 def check_header(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
@@ -91,13 +97,33 @@ def check_names(*taken: str) -> Callable[[object, attrs.Attribute[Any], Mapping[
     return check
 
 
+_NEVER = frozenset({
+    "accept", "accept-encoding", "api-key", "authorization", "connection", "content-encoding", "content-length",
+    "content-type", "cookie", "expect", "host", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
+    "x-api-key", "x-goog-api-key", "x-goog-user-project",
+})  # fmt: skip
+"""Headers that say who asks, or how the request is to be read."""
+
+
+def _names(value: Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _check_allowed(instance: object, attribute: attrs.Attribute[Any], names: tuple[str, ...]) -> None:
+    check_headers(instance, attribute, dict.fromkeys(names, ""))
+    for name in names:
+        if name.lower() in _NEVER or name.lower().startswith(("x-amz-", "proxy-")):
+            raise ValueError(f"{attribute.name}: {name!r} is for the settings alone: it says who asks, or what is sent")
+
+
 @attrs.frozen(kw_only=True)
 class Endpoint:
     """One server: the base of a provider's settings. Times are seconds.
 
     Requests go below ``base_url``, whose query is kept. ``api_key`` None sends no key.
     ``headers`` are sent with each request and shown nowhere; a value such as ``env:NAME`` refers to
-    a secret as ``api_key`` does, and is read at each request. ``connect_s`` is for the connection,
+    a secret as ``api_key`` does, and is read at each request. ``allow_headers`` are names of headers that
+    ModelParameters.headers may add. ``connect_s`` is for the connection,
     ``first_byte_s`` counts from the start of a call to the first byte of its answer's body,
     ``silence_s`` between two pieces of it. An answer of more than ``max_response_bytes`` is an
     error. Subclass it to add what a vendor's servers know.
@@ -114,6 +140,8 @@ class Endpoint:
         factory=dict[str, "str | Secret"], converter=_headers, validator=check_headers, repr=False
     )
     """Further headers of each request; a value such as env:NAME refers to a secret."""
+    allow_headers: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_allowed)
+    """Names of headers that a request may add; none that says who asks."""
     connect_s: float = attrs.field(default=10.0, validator=check_positive)
     """Seconds until the connection stands."""
     first_byte_s: float = attrs.field(default=120.0, validator=check_positive)
@@ -135,11 +163,11 @@ def target_of(base_url: str) -> str:
 
 
 def url_below(base_url: str, path: str, query: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return the URL of *path* below *base_url*; *query* is added to the one that is there.
+    """Return the URL of *path*, which may have a query, below *base_url*; *query* is added to what is there.
 
     >>> url_below("http://127.0.0.1:8000/v1/?api-version=1", "/models", {"limit": "9"})
     'http://127.0.0.1:8000/v1/models?api-version=1&limit=9'
     """
-    parts = urlsplit(base_url)
-    asked = "&".join(filter(None, (parts.query, urlencode(query))))
+    parts, (path, _, own) = urlsplit(base_url), path.partition("?")
+    asked = "&".join(filter(None, (parts.query, own, urlencode(query))))
     return parts._replace(path=parts.path.rstrip("/") + path, query=asked, fragment="").geturl()

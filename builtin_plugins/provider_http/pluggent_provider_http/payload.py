@@ -52,7 +52,7 @@ def decode_whole(data: bytes) -> Any:
 
 
 _TOO_DEEP = "is nested too deeply"
-_ARGUMENTS = ("arguments", "input")
+_ARGUMENTS = ("arguments", "input", "args")
 
 
 class _Impossible(float):
@@ -94,6 +94,15 @@ def as_object(value: object, what: str) -> Object:
     if not isinstance(value, dict):
         raise MalformedError(f"{what} is not an object")
     return cast("Object", value)
+
+
+def as_fields(value: object) -> Object:
+    """Return *value* if it is a JSON object, otherwise an empty one.
+
+    >>> as_fields({"a": 1}), as_fields([1])
+    ({'a': 1}, {})
+    """
+    return cast("Object", value) if isinstance(value, dict) else {}
 
 
 def as_list(value: object, what: str) -> list[Any]:

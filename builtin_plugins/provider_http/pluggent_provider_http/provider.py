@@ -1,4 +1,4 @@
-"""A provider over HTTP without its wire format: its name, its connections, reading a reply."""
+"""A server over HTTP: its name and connections; and a provider without its wire format: reading a reply."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import attrs
 from pluggent_hookspecs import Delta, Finished, ModelRequest, ModelResponse, ReplyMeta, collect
 
 from pluggent_provider_http.endpoint import Endpoint, target_of
+from pluggent_provider_http.framing import Framing
 from pluggent_provider_http.reply_reader import ReplyEvents, ReplyReader
 from pluggent_provider_http.server_errors import Faults
-from pluggent_provider_http.sse import MAX_EVENT_BYTES
+from pluggent_provider_http.sse import MAX_EVENT_BYTES, EventFeed
 from pluggent_provider_http.unsendable import UNSENDABLE
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
 
     # and so is what imports it
-    from pluggent_provider_http.client import Client
+    from pluggent_provider_http.client import Answer, Client
 
 ServerT = TypeVar("ServerT", bound=Endpoint)
 
@@ -33,17 +34,21 @@ def with_answer(said: ReplyMeta, answer: ReplyMeta) -> ReplyMeta:
 
 @attrs.frozen
 class Asked:
-    """A request for a stream, ready to be sent, and what will make sense of the answer's events."""
+    """A request for a stream, ready to be sent, and what will make sense of the answer's events.
+
+    ``framing`` is how the stream is cut into events.
+    """
 
     path: str
     body: bytes
     headers: Mapping[str, str]
     faults: Faults
     reply: ReplyEvents
+    framing: Framing = EventFeed
 
 
-class HttpProvider(ABC, Generic[ServerT]):
-    """The base of a provider for one server; a subclass says in ``asked`` what is sent and what the answer means.
+class HttpServer(Generic[ServerT]):
+    """One server by its name, and the connections to it.
 
     *client* is an httpx2 client of the application's own, which is used and never closed;
     *transport* is what clients made here send with. Requests go below *base_url*, which is that
@@ -63,7 +68,6 @@ class HttpProvider(ABC, Generic[ServerT]):
         self.server = server
         self._target = target_of(server.base_url)
         self._endpoint = attrs.evolve(server, base_url=base_url) if base_url else server
-        self._max_event_bytes = min(MAX_EVENT_BYTES, server.max_response_bytes)
         self._given = (client, transport)
         self._client: Client | None = None
 
@@ -77,48 +81,20 @@ class HttpProvider(ABC, Generic[ServerT]):
         """The base URL, without user and query."""
         return self._target
 
-    async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Return the whole reply. It is asked for as a stream too, which shows that it is alive."""
-        async with aclosing(self.stream(request)) as batches:
-            return await collect(batches)
-
-    def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
-        """Yield the reply as it comes, one batch for each read that brought something."""
-        return self.streamed(request)
-
     async def close(self) -> None:
         """Close the connections that were opened in this event loop."""
         if self._client is not None:
             await self._client.close()
 
+    async def prepare(self) -> None:
+        """Get what the next request needs beside the request, such as credentials that expire. Raises ProviderError."""
+
+    async def check(self, answer: Answer) -> None:
+        """Raise the ProviderError that *answer* is, if its status is not a success."""
+        await answer.check()
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} at {self._target}>"
-
-    @abstractmethod
-    def asked(self, request: ModelRequest) -> Asked:
-        """Return what asks for a stream. Raises ProviderError, or UnsendableError naming what cannot be sent."""
-
-    async def streamed(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
-        """Ask for a stream and yield what it brings; what ``stream`` does."""
-        try:
-            asked = self.asked(request)
-        except UNSENDABLE as error:
-            raise Faults(self._name, self._target).unsendable(error) from error
-        reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes)
-        async with self.http().post(asked.path, asked.body, asked.headers, asked.faults) as answer:
-            await answer.check()
-            async for data in answer:
-                if batch := reader.feed(data):
-                    yield _with_meta(batch, answer.meta)
-                if reader.failure is not None:
-                    raise reader.failure
-                if reader.done:
-                    await answer.drain()
-                    return
-            if batch := reader.end():
-                yield _with_meta(batch, answer.meta)
-            if reader.failure is not None:
-                raise reader.failure
 
     def http(self) -> Client:
         """Return what sends requests below the base URL; made when it is first wanted."""
@@ -128,6 +104,69 @@ class HttpProvider(ABC, Generic[ServerT]):
 
             self._client = Client(self._endpoint, *self._given)
         return self._client
+
+
+class HttpProvider(HttpServer[ServerT], ABC):
+    """The base of a provider for one server; a subclass says in ``asked`` what is sent and what the answer means.
+
+    See HttpServer for the arguments.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        server: ServerT,
+        client: httpx2.AsyncClient | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        *,
+        base_url: str = "",
+    ) -> None:
+        super().__init__(name, server, client, transport, base_url=base_url)
+        self._max_event_bytes = min(MAX_EVENT_BYTES, server.max_response_bytes)
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Return the whole reply. It is asked for as a stream too, which shows that it is alive."""
+        async with aclosing(self.stream(request)) as batches:
+            return await collect(batches)
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+        """Yield the reply as it comes, one batch for each read that brought something."""
+        return self.streamed(request)
+
+    @abstractmethod
+    def asked(self, request: ModelRequest) -> Asked:
+        """Return what asks for a stream. Raises ProviderError, or UnsendableError naming what cannot be sent."""
+
+    async def following(self, asked: Asked) -> Asked | None:
+        """Return what is asked next, once *asked* was answered to its end, if the reply goes on; else None."""
+        return None
+
+    async def streamed(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+        """Ask for a stream and yield what it brings; what ``stream`` does."""
+        await self.prepare()
+        try:
+            asked: Asked | None = self.asked(request)
+        except UNSENDABLE as error:
+            raise Faults(self._name, self._target).unsendable(error) from error
+        while asked is not None:
+            reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes, asked.framing)
+            timeouts = request.parameters.timeouts
+            async with self.http().post(asked.path, asked.body, asked.headers, asked.faults, timeouts) as answer:
+                await self.check(answer)
+                async for data in answer:
+                    if batch := reader.feed(data):
+                        yield _with_meta(batch, answer.meta)
+                    if reader.failure is not None:
+                        raise reader.failure
+                    if reader.done:
+                        await answer.drain()
+                        break
+                else:
+                    if batch := reader.end():
+                        yield _with_meta(batch, answer.meta)
+                    if reader.failure is not None:
+                        raise reader.failure
+            asked = await self.following(asked)
 
 
 def _with_meta(batch: list[Delta], answer: Callable[[], ReplyMeta]) -> list[Delta]:

@@ -12,10 +12,8 @@ from collections.abc import Iterator, Mapping
 from pluggent_hookspecs import RateLimit, ReplyMeta
 
 from pluggent_provider_http.retry_hints import seconds_until
-from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.server_errors import REQUEST_IDS, Faults
 
-# OpenAI and most others, Anthropic, Amazon, Azure, and what stands in front of many
-_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "cf-ray")
 _STARTS = ("x-ratelimit-", "ratelimit-", "anthropic-ratelimit-")
 _FIELDS = ("limit", "remaining", "reset")
 _MOST_LIMITS = 16
@@ -35,7 +33,7 @@ def meta_of(
     >>> meta_of(headers, Faults("acme", "https://x"), now=100.0).limits
     (RateLimit(name='tokens', limit=None, remaining=17, resets_at=106.0),)
     """
-    given = next((headers[name] for name in _IDS if headers.get(name)), "")
+    given = next((headers[name] for name in REQUEST_IDS if headers.get(name)), "")
     limits = _limits(headers, time.time() if now is None else now)
     return ReplyMeta(
         faults.shown(given, _CHARS) if given else "",

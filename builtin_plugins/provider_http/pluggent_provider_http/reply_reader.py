@@ -11,9 +11,10 @@ from typing import Protocol
 from pluggent_hookspecs import Delta, ProviderError
 
 from pluggent_provider_http.delta_batch import Batch
+from pluggent_provider_http.framing import Framing, FramingError
 from pluggent_provider_http.payload import MalformedError
 from pluggent_provider_http.server_errors import Faults
-from pluggent_provider_http.sse import MAX_EVENT_BYTES, EventFeed, EventTooLargeError
+from pluggent_provider_http.sse import MAX_EVENT_BYTES, EventFeed
 from pluggent_provider_http.surrogates import ends_inside_a_pair, joined, replaced
 
 
@@ -47,16 +48,23 @@ class ReplyEvents(Protocol):
 class ReplyReader:
     """Reads the answer to a request, whether it is a stream or not.
 
-    A server that answers with one JSON object has answered whole; HTML is an error.
+    A server that answers with one JSON object has answered whole; HTML is an error. *framing* is
+    how a stream is cut into events: server-sent events, or what the server speaks.
     ``done`` says that the reply is complete, ``failure`` holds what went wrong.
     """
 
-    def __init__(self, reply: ReplyEvents, faults: Faults, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+    def __init__(
+        self,
+        reply: ReplyEvents,
+        faults: Faults,
+        max_event_bytes: int = MAX_EVENT_BYTES,
+        framing: Framing = EventFeed,
+    ) -> None:
         self.done = False
         self.failure: ProviderError | None = None
         self._reply = reply
         self._faults = faults
-        self._feed = EventFeed(max_event_bytes)
+        self._feed = framing(max_event_bytes)
         self._half: bytes | None = None
 
     def feed(self, data: bytes) -> list[Delta]:
@@ -65,9 +73,11 @@ class ReplyReader:
             return []
         try:
             payloads = self._feed.feed(data)
-        except EventTooLargeError:
-            self.failure = self._faults.protocol(f"sent an event of more than {self._feed.max_event_bytes:,} bytes")
-            return []
+        except FramingError as error:
+            batch = self._read(error.before, last=False)
+            if self.failure is None and not self.done:
+                self.failure = self._faults.protocol(str(error))
+            return batch
         return self._read(payloads, last=False) if payloads else []
 
     def end(self) -> list[Delta]:

@@ -10,7 +10,7 @@ import base64
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
@@ -24,6 +24,8 @@ SHOWN_CHARS = 500
 """How much of what a server says is shown."""
 MESSAGE_CHARS = 1500
 """How long the sentence of an error may be."""
+REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "cf-ray")
+"""Headers with the id of a request: of OpenAI and most others, Anthropic, Amazon, Azure, and what stands in front."""
 _LOOKED_AT = 65_536
 _READ_CHARS = 8192
 """How much of a server's sentence is read: the patterns below take time that grows faster than its length."""
@@ -58,6 +60,8 @@ _POLICY = (
     "content_policy_violation", "content_filter", "responsibleaipolicyviolation", "moderation_blocked",
     "invalid_prompt", "bio_policy", "cyber_policy",
 )  # fmt: skip
+_BAD_KEY = ("api_key_invalid", "api_key_service_blocked")
+"""Google says it in the details of a bad request."""
 _SEALED = ("invalid_encrypted_content",)
 _WORDS = {
     "rate_limit": Kind.RATE_LIMITED,
@@ -73,7 +77,19 @@ _WORDS = {
     "not_found": Kind.BAD_REQUEST,
     "too_large": Kind.BAD_REQUEST,
     "timeout": Kind.TIMEOUT,
+    # Amazon's, which end in Exception
+    "throttling": Kind.RATE_LIMITED,
+    "validationexception": Kind.BAD_REQUEST,
+    "resourcenotfound": Kind.BAD_REQUEST,
+    "accessdenied": Kind.AUTHENTICATION,
+    "expiredtoken": Kind.AUTHENTICATION,
 }
+_BY_NAME = {
+    "modelnotready": Kind.UNAVAILABLE,
+    "modelerror": Kind.UNAVAILABLE,
+    "servicequotaexceeded": Kind.RATE_LIMITED,
+}
+"""Amazon's words for what its status does not say: 429, 424 and 400."""
 _STATUSES_OF_LENGTH = frozenset({400, 413, 422, 500})
 _LENGTH_CODES = ("context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "string_above_max")
 
@@ -99,6 +115,10 @@ _LENGTHS = tuple(
         r"`?inputs`? tokens \+ `?max_new_tokens`? must be <= (?P<limit>[\d,]+)\. Given: (?P<actual>[\d,]+)",
         # Fireworks
         r"prompt is too long: (?P<actual>[\d,]+), model maximum context length: (?P<limit>[\d,]+)",
+        # Amazon's models
+        r"too many input tokens\. max input tokens: (?P<limit>[\d,]+), request input token count: (?P<actual>[\d,]+)",
+        r"too many input tokens|input is too long for requested model",
+        r"input tokens exceeded",
         # OpenAI and Groq, where one request is above the tokens of a minute
         r"request too large.*?limit (?P<limit>[\d,]+), requested (?P<actual>[\d,]+)",
         r"(?:context (?:length|window|size)|maximum context|prompt is too long|too many tokens|request too large)",
@@ -110,7 +130,8 @@ _LENGTHS = tuple(
 class Faults:
     """Makes the errors of one call: knows who is asked, where, and what must not be shown.
 
-    ``path`` is what requests append to the base URL; advice on status 404 names it.
+    ``path`` is what requests append to the base URL; advice on status 404 names it. ``credentials`` is what
+    a person looks at when the server knows nobody.
 
     >>> faults = Faults("acme", "https://api.example.org/v1", "m-1", secrets=("sk-12345678",))
     >>> error = faults.from_status(429, {"retry-after": "2"}, b'{"error": "slow down, sk-12345678"}')
@@ -123,6 +144,7 @@ class Faults:
     model: str = ""
     secrets: tuple[str, ...] = attrs.field(default=(), repr=False)
     path: str = ""
+    credentials: str = "api_key"
 
     def error(
         self, kind: Kind, message: str, *, status: int | None = None, retryable: bool | None = None
@@ -161,6 +183,8 @@ class Faults:
         """Return what an HTTP answer that is not a success means."""
         payload = _decoded(body)
         said = _Said.of(payload) if payload is not None else _Said(body.decode("utf-8", "replace"))
+        if named := headers.get("x-amzn-errortype"):
+            said = attrs.evolve(said, words=f"{said.words} {_word(named.partition(':')[0]).lower()}")
         parts = [f"{self.target} answered {status}", self._words_on(status, said), self._id_of(headers)]
         text = self.shown(said.message) or self.shown(body)
         message = ": ".join((" ".join(filter(None, parts)), text)) if text else " ".join(filter(None, parts))
@@ -190,7 +214,7 @@ class Faults:
         if said.has(_SEALED):
             return "(its thinking was encrypted for another key: begin a new session, or set replay_thinking = false)"
         if _classified(status, said)[0] is Kind.AUTHENTICATION:
-            return "(check api_key and what it may use)"
+            return f"(check {self.credentials} and what it may use)"
         if status == 404:  # noqa: PLR2004
             follows = f" where {self.path} follows" if self.path else " where it should"
             return f"(is there a model '{self.model}', and does base_url end{follows}?)"
@@ -200,7 +224,7 @@ class Faults:
 
     def _id_of(self, headers: Mapping[str, str]) -> str:
         """Return what a vendor's support asks for first."""
-        given = headers.get("x-request-id") or headers.get("request-id") or ""
+        given = next((headers[name] for name in REQUEST_IDS if headers.get(name)), "")
         return f"(request {self.shown(given[:_ID_CHARS])})" if given else ""
 
 
@@ -244,11 +268,12 @@ class _Said:
         found = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else outer
         message = found.get("message") or (inner if isinstance(inner, str) else None) or found.get("detail") or ""
         text = message if isinstance(message, str) else msgspec.json.encode(message).decode()
-        code, *others = (_word(found.get(key)) for key in ("code", "type", "status"))
+        code, *others = (_word(found.get(key)) for key in ("code", "type", "status", "__type"))
         words = " ".join((code, *others)).lower()
         metadata = _table(found.get("metadata"))
         behind = cls._behind(metadata.get("raw"), depth)
         more = (behind.message, _text(found.get("failed_generation"), "the model wrote: "))
+        words = " ".join((words, *_reasons(found.get("details"))))
         return cls(
             ": ".join(dict.fromkeys(filter(None, (text, *(part for part in more if part not in text))))),
             f"{words} {behind.words}",
@@ -272,6 +297,12 @@ class _Said:
 
     def has(self, names: tuple[str, ...]) -> bool:
         return any(name in self.words for name in names)
+
+
+def _reasons(details: object) -> Iterator[str]:
+    """Yield the reasons in the details of an error of Google (ErrorInfo)."""
+    for detail in cast("list[object]", details) if isinstance(details, list) else ():
+        yield _word(_table(detail).get("reason")).lower()
 
 
 def _text(value: object, before: str) -> str:
@@ -300,11 +331,16 @@ def _headers(value: object) -> dict[str, str]:
 def _classified(status: int | None, said: _Said) -> tuple[Kind, int | None, int | None]:
     if said.is_about_credit(status):
         return Kind.BAD_REQUEST, None, None
+    if said.has(_BAD_KEY):
+        return Kind.AUTHENTICATION, None, None
     if said.has(_POLICY):
         return Kind.REFUSED, None, None
     length = _length(status, said)
     if length is not None:
         return Kind.CONTEXT_LENGTH, *length
+    named = next((kind for name, kind in _BY_NAME.items() if name in said.words), None)
+    if named is not None:
+        return named, None, None
     if status is None:
         kind = next((kind for word, kind in _WORDS.items() if word in said.words), Kind.UNAVAILABLE)
         return kind, None, None

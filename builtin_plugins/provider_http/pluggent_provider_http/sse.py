@@ -8,10 +8,13 @@ Only ``data`` is of interest here; ``event``, ``id``, ``retry`` and comments are
 
 from __future__ import annotations
 
+from pluggent_provider_http.framing import FramingError
+
 _BOM = b"\xef\xbb\xbf"
+_CRLF_END = b"\r\n\r\n"
 
 
-class EventTooLargeError(Exception):
+class EventTooLargeError(FramingError):
     """One event is longer than it may be."""
 
 
@@ -46,9 +49,10 @@ class EventSplitter:
             end = chunk.rfind(b"\n\n")
             block = chunk[:end] if end >= 0 else b""
             pending += chunk[end + 2 :] if end >= 0 else chunk
+        found = _events(block) if block else []
         if len(pending) > self._max:
-            raise EventTooLargeError
-        return _events(block) if block else []
+            raise EventTooLargeError(f"sent an event of more than {self._max:,} bytes", found)
+        return found
 
     def close(self) -> list[bytes]:
         """Return the data of an event that was left unfinished at the end, if there is one."""
@@ -65,12 +69,15 @@ class EventSplitter:
         return head.removeprefix(_BOM)
 
     def _with_plain_line_ends(self, chunk: bytes) -> bytes:
+        if not self._after_cr and chunk.endswith(_CRLF_END) and chunk.count(b"\r") == len(_CRLF_END) // 2:
+            return chunk[: -len(_CRLF_END)] + b"\n\n"  # one event of one line, as Google sends them
         # A CR ends its line at once; the LF that belongs to it may come with the next read.
         if self._after_cr and chunk:
             chunk = chunk.removeprefix(b"\n")
             self._after_cr = False
         self._after_cr = self._after_cr or chunk.endswith(b"\r")
-        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        chunk = chunk.replace(b"\r\n", b"\n")
+        return chunk.replace(b"\r", b"\n") if b"\r" in chunk else chunk
 
 
 def _events(block: bytes) -> list[bytes]:

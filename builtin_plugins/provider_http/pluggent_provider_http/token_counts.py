@@ -5,12 +5,14 @@ What is not possible is unknown: the host then counts what it had reserved, or e
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs import Usage
 
-from pluggent_provider_http.payload import as_number
+from pluggent_provider_http.payload import MalformedError, as_number, decode_whole
+from pluggent_provider_http.server_errors import Faults
 
 MOST_TOKENS = 2**53
 """What is above cannot be a count, and is no whole number in most JSON."""
@@ -28,6 +30,27 @@ def as_tokens(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if 0 <= value <= MOST_TOKENS and value == int(value) else None
+
+
+def read_count(data: bytes, faults: Faults, name: str = "input_tokens") -> int:
+    """Return the field *name* of an answer that counts a request.
+
+    Raises ProviderError: what the answer holds, or ``protocol``.
+
+    >>> read_count(b'{"input_tokens": 12}', Faults("acme", "https://x"))
+    12
+    """
+    try:
+        answer: object = decode_whole(data)
+    except MalformedError as error:
+        raise faults.protocol(f"answered with what is not a count: {error}") from error
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", answer) if isinstance(answer, Mapping) else {}
+    if fields.get("error"):
+        raise faults.from_payload(fields)
+    count = as_tokens(fields.get(name))
+    if count is None:
+        raise faults.protocol(f"answered with what is not a count: {faults.shown(data) or '(empty)'}")
+    return count
 
 
 def as_usd(value: object) -> float | None:

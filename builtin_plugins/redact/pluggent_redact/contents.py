@@ -24,7 +24,7 @@ from pluggent_hookspecs import (
     ToolOutput,
     ToolSpec,
 )
-from pluggent_hookspecs.messages import Audio, File, Image, Part, Reasoning, Refusal, Text, VendorPart
+from pluggent_hookspecs.messages import Audio, CachePoint, File, Image, Part, Reasoning, Refusal, Text, VendorPart
 
 from pluggent_redact.engine import Engine
 
@@ -129,6 +129,7 @@ class Contents:
             output_schema=self.json(given.output_schema),
             extra=self.json(given.extra),
             metadata=self.json(given.metadata),
+            headers=self.json(given.headers),
             user=self.maybe(given.user),
         )
 
@@ -175,6 +176,8 @@ class Contents:
         match part:
             case Text() | Refusal() | Reasoning():
                 return part  # looked at together
+            case CachePoint():
+                return part
             case Image():
                 return _changed(part, url=self.maybe(part.url))
             case Audio():

@@ -11,6 +11,8 @@ import attrs
 from pluggent_hookspecs import (
     ConfigError,
     DeltaEvent,
+    EmbeddingRequest,
+    EmbeddingRequestEvent,
     InputEvent,
     MemoryItem,
     MemoryResultEvent,
@@ -122,6 +124,19 @@ class Redact:
         """Take secrets out of a result: for the model, the person, as data, in media."""
         contents, output = self._read(), event.output
         return _done(lambda: _new(contents.output(output), output), large=is_large(output))
+
+    @hookimpl(band="security")
+    def transform_embedding_request(
+        self, event: EmbeddingRequestEvent
+    ) -> EmbeddingRequest | Awaitable[EmbeddingRequest | None] | None:
+        """Take secrets out of texts that go to an embedder."""
+        contents, request = self._read(), event.request
+
+        def work() -> EmbeddingRequest | None:
+            texts = tuple(map(contents.engine.redact, request.texts))
+            return None if texts == request.texts else attrs.evolve(request, texts=texts)
+
+        return _done(work, large=is_large(request.texts))
 
     @hookimpl(band="security")
     def transform_memory_write(self, event: MemoryWriteEvent) -> Items | Awaitable[Items | None] | None:

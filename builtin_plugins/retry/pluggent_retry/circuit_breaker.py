@@ -13,13 +13,15 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime
 from enum import Enum
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 
 import attrs
-from pluggent_hookspecs import ModelResponse, ProviderError, ProviderErrorKind as Kind
+from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind
 
 from pluggent_retry.clock import Clock
 from pluggent_retry.settings import BreakerSettings
+
+R = TypeVar("R")
 
 
 @attrs.frozen
@@ -218,8 +220,8 @@ class Going:
     def __exit__(self, *_: object) -> None:
         self._servers.settle(self)
 
-    def answered(self, response: ModelResponse) -> ModelResponse:
-        """Return *response*, the reply of this call."""
+    def answered(self, response: R) -> R:
+        """Return *response*, the answer to this call."""
         self.outcome = Outcome.ALIVE
         return response
 

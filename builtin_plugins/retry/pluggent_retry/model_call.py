@@ -1,9 +1,10 @@
-"""One model call: its attempts, and the other models that are asked when all of them have failed."""
+"""One model call or embedding: its attempts. Of a model call, the other models when all of them have failed."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import attrs
 from pluggent_hookspecs import (
@@ -11,8 +12,7 @@ from pluggent_hookspecs import (
     ConfigError,
     HookError,
     LimitReached,
-    ModelRequestEvent,
-    ModelResponse,
+    ModelRequest,
     PluginError,
     ProviderError,
 )
@@ -22,15 +22,21 @@ from pluggent_retry.circuit_breaker import Server, Servers
 from pluggent_retry.clock import Clock
 from pluggent_retry.settings import RetrySettings
 
+R = TypeVar("R")
+
 NOT_GRANTED = 'not tried again; to have that, write [grants] retriers = ["pluggent-retry"]'
 
 
 @attrs.frozen(eq=False)
-class Asking:
-    """Asks for the reply to one request. Other errors than ProviderError pass through: denials, failed hooks."""
+class Asking(Generic[R]):
+    """Asks for the answer to one request. Other errors than ProviderError pass through: denials, failed hooks.
 
-    event: ModelRequestEvent
-    call_next: CallNext[ModelResponse]
+    ``capability`` is the id of the provider or embedder, ``target`` its address.
+    """
+
+    capability: str
+    target: str
+    call_next: CallNext[R]
     settings: RetrySettings
     servers: Servers
     clock: Clock
@@ -39,13 +45,13 @@ class Asking:
     @property
     def provider(self) -> str:
         """The provider's name, the last word of its capability id."""
-        return self.event.provider.rpartition("/")[2]
+        return self.capability.rpartition("/")[2]
 
     # ---- the model that was asked for ----------------------------------------------------
 
-    async def repeatedly(self) -> ModelResponse:
-        """Return the reply of the first attempt that has one. Raises the last one's ProviderError."""
-        server = self.servers.met(self.provider, self.event.target)
+    async def repeatedly(self) -> R:
+        """Return the answer of the first attempt that has one. Raises the last one's ProviderError."""
+        server = self.servers.met(self.provider, self.target)
         started, failed = self.clock.monotonic(), None
         for attempt in itertools.count(1):
             going = self.servers.admit(server)
@@ -81,32 +87,35 @@ class Asking:
 
     # ---- other models --------------------------------------------------------------------
 
-    async def others(self, failed: ProviderError) -> ModelResponse:
-        """Return the reply of the first fallback model that has one. Raises *failed*, with what became of them."""
+    async def others(self, request: ModelRequest, failed: ProviderError) -> R:
+        """Return the reply to *request* of the first fallback model that has one.
+
+        Raises *failed*, with what became of them.
+        """
         if failed.kind not in self.settings.fallback_on or not self.call_next.may_repeat:
             raise failed
         fates: list[str] = []
         for model in self.settings.fallback:
-            if model == f"{self.provider}/{self.event.request.model}":
+            if model == f"{self.provider}/{request.model}":
                 continue
             if self.call_next.shown and not self.settings.repeat_shown:
                 break
             try:
-                return await self._other(model)
+                return await self._other(request, model)
             except HookError:
                 raise
             except (ProviderError, ConfigError, PluginError, LimitReached) as error:
                 fates.append(f"{model}: {error}")
         raise _told(failed, "; ".join(fates))
 
-    async def _other(self, model: str) -> ModelResponse:
+    async def _other(self, request: ModelRequest, model: str) -> R:
         going = self.servers.admit(self.servers.named(model.partition("/")[0]))
         if isinstance(going, ProviderError):
             raise going
         with going:
             self._discard()
             try:
-                return going.answered(await self.call_next.reissue(self.event.request, model=model))
+                return going.answered(await self.call_next.reissue(request, model=model))
             except ProviderError as error:
                 going.failed(error, finally_=True)
                 raise

@@ -6,12 +6,14 @@ Real plugins, registered like any other; nothing is patched.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
 import attrs
 from pluggent_hookspecs import Json
+from pluggent_hookspecs.embeddings import Embedder, EmbeddingRequest, EmbeddingResponse, Vectors
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import ProvideEvent
 from pluggent_hookspecs.markers import hookimpl
@@ -115,6 +117,51 @@ def _batches(response: ModelResponse) -> Iterable[tuple[Delta, ...]]:
             yield from ((attrs.evolve(delta, text=word),) for word in delta.text.replace(" ", " \0").split("\0"))
         else:
             yield (delta,)
+
+
+class ScriptedEmbedder:
+    """An embedder called ``scripted``: the vector of a text is that of its hash, so equal texts have equal ones.
+
+    ``requests`` holds what it was asked. *replies*, in order, are given instead, raised, or called with the
+    request. A token is counted for every 4 bytes.
+    """
+
+    name = "scripted"
+    target = "memory:"
+    dimensions = 8
+
+    def __init__(self, *replies: EmbeddingReply) -> None:
+        self._replies = list(replies)
+        self.requests: list[EmbeddingRequest] = []
+
+    @hookimpl
+    def provide_embedders(self, event: ProvideEvent) -> list[Embedder]:
+        return [self]
+
+    async def embed(self, request: EmbeddingRequest) -> EmbeddingResponse:
+        self.requests.append(request)
+        reply = self._replies.pop(0) if self._replies else None
+        if isinstance(reply, BaseException):
+            raise reply
+        if callable(reply):
+            return reply(request)
+        return self.vectors_of(request) if reply is None else reply
+
+    def vectors_of(self, request: EmbeddingRequest) -> EmbeddingResponse:
+        """Return the vectors that it has for *request*."""
+        size = request.dimensions or self.dimensions
+        rows = [_numbers(f"{request.role} {text}", size) for text in request.texts]
+        tokens = sum(len(text.encode("utf-8", "surrogatepass")) for text in request.texts) // 4
+        return EmbeddingResponse(Vectors.of(rows), Usage(input=tokens), request.model)
+
+
+EmbeddingReply: TypeAlias = "EmbeddingResponse | BaseException | Callable[[EmbeddingRequest], EmbeddingResponse] | None"
+"""What a scripted embedder does next; None: it embeds."""
+
+
+def _numbers(text: str, size: int) -> list[float]:
+    digest = hashlib.shake_256(text.encode("utf-8", "surrogatepass")).digest(size)
+    return [byte / 256 for byte in digest]
 
 
 class Recorder:

@@ -28,6 +28,7 @@ from pluggent_hookspecs.observations import (
     QuestionAnswered,
     SessionClosed,
     SessionOpened,
+    TextsEmbedded,
     ToolFinished,
     ToolStarted,
     TurnEnded,
@@ -52,7 +53,7 @@ OFF = " and gets no more events"
 
 RECORDED = (
     DecisionMade, HookFailed, ModelCalled, ModelRetried, PluginStateChanged, QuestionAnswered, SessionClosed,
-    SessionOpened, ToolFinished, ToolStarted, TurnEnded, TurnStarted,
+    SessionOpened, TextsEmbedded, ToolFinished, ToolStarted, TurnEnded, TurnStarted,
 )  # fmt: skip
 """What sinks get; a decision on its own way, before anything is executed."""
 

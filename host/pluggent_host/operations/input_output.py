@@ -98,13 +98,19 @@ class RefusalOperation(_Edge):
 
 
 class OutputOperation(_Edge):
-    """Something to be shown. Executing it is nothing: what passed is what is shown."""
+    """Something to be shown. Executing it is nothing: what passed is what is shown.
+
+    That the result ``of_a_tool`` passed, with no policy that votes or changes it, is stated by its ToolFinished.
+    """
 
     name = "output"
     hooks = Hooks("transform_output", "decide_output")
 
-    def __init__(self, journal: Journal, scope: Scope, message: Message, source: str, id: str) -> None:
+    def __init__(
+        self, journal: Journal, scope: Scope, message: Message, source: str, id: str, *, of_a_tool: bool = False
+    ) -> None:
         super().__init__(journal, scope, id, source, OutputEvent(scope, message, source))
+        self.recorded_elsewhere = of_a_tool
 
     def rendered(self, event: OutputEvent) -> str:
         return f"show ({escape_all(self.capability)}): {escape_all(event.message.text)}"

@@ -81,6 +81,35 @@ def _digest(message: Message) -> bytes:
     return hashlib.sha256(_encoder.encode(fields)).digest()
 
 
+def change_of(old: ModelRequest, new: ModelRequest) -> Change:
+    """Return where *new* differs from *old*, as a Change that names no plugin yet."""
+    paths = [
+        f"messages[{i}]"
+        for i in range(max(len(old.messages), len(new.messages)))
+        if old.messages[i : i + 1] != new.messages[i : i + 1]
+    ]
+    paths += [name for name in ("model", "tools", "parameters") if getattr(old, name) != getattr(new, name)]
+    return Change("", tuple(paths))
+
+
+def frozen(event: ModelRequestEvent, id: str) -> ModelRequestEvent:
+    """Return *event* of the operation *id* under its digest."""
+    request = event.request
+    head = [
+        event.scope.session_id,
+        id,
+        event.provider,
+        event.target,
+        request.model,
+        request.parameters,
+        [spec.memo(definition_digest, definition_digest) for spec in request.tools],
+    ]
+    digest = hashlib.sha256(_encoder.encode(head))
+    digest.update(b"".join([message.memo(message_digest, message_digest) for message in request.messages]))
+    digest.update(asked_by(event.scope))
+    return with_digest(event, digest.hexdigest())
+
+
 FindModel = Callable[[str], Awaitable[Model]]
 Settle = Callable[[Any], Awaitable[Any]]
 
@@ -153,30 +182,10 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         return attrs.evolve(event, request=value)
 
     def diff(self, before: ModelRequestEvent, after: ModelRequestEvent) -> Change:
-        old, new = before.request, after.request
-        paths = [
-            f"messages[{i}]"
-            for i in range(max(len(old.messages), len(new.messages)))
-            if old.messages[i : i + 1] != new.messages[i : i + 1]
-        ]
-        paths += [name for name in ("model", "tools", "parameters") if getattr(old, name) != getattr(new, name)]
-        return Change("", tuple(paths))
+        return change_of(before.request, after.request)
 
     def freeze(self, event: ModelRequestEvent) -> ModelRequestEvent:
-        request = event.request
-        head = [
-            event.scope.session_id,
-            self.id,
-            event.provider,
-            event.target,
-            request.model,
-            request.parameters,
-            [spec.memo(definition_digest, definition_digest) for spec in request.tools],
-        ]
-        digest = hashlib.sha256(_encoder.encode(head))
-        digest.update(b"".join([message.memo(message_digest, message_digest) for message in request.messages]))
-        digest.update(asked_by(event.scope))
-        return with_digest(event, digest.hexdigest())
+        return frozen(event, self.id)
 
     @property
     def limit_s(self) -> float:

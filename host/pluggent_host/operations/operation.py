@@ -77,6 +77,8 @@ class Operation(ABC, Generic[E, R]):
     hooks: Hooks
     votes: ClassVar[bool] = False
     """Whether this kind overrides ``host_vote`` or ``doubt``; worked out from that."""
+    recorded_elsewhere: bool = False
+    """Whether a decision without a vote and without a change has no record of its own: another event states it."""
 
     def __init__(self, journal: Journal, scope: Scope, id: str, capability: str, event: E) -> None:
         self.journal = journal

@@ -171,6 +171,8 @@ class Operations:
     ) -> Decided[E, R]:
         hook = operation.hooks.decide
         ballots = await self._ballots(operation, hook, event, started + self._hook_s, responding=True)
+        if operation.recorded_elsewhere and not ballots and not changes:
+            return Ready(MADE_BY_DECIDE, operation, event)
         vote, doubt = (operation.host_vote(event), operation.doubt(event)) if operation.votes else (None, None)
         verdict = _usable(operation, combine(ballots, vote, self._grants, doubt))
         unrecorded = self._record(

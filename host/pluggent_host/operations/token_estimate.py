@@ -15,6 +15,7 @@ import attrs
 from pluggent_hookspecs import Json, thaw
 from pluggent_hookspecs.messages import (
     Audio,
+    CachePoint,
     File,
     Image,
     Message,
@@ -105,6 +106,8 @@ def _of_part(part: Part) -> int:
             return size if kind.startswith("text/") else size // FILE_BYTES_A_TOKEN * BYTES_A_TOKEN
         case VendorPart(value=value):
             return len(repr(value))  # whatever a vendor has put there
+        case CachePoint():
+            return 0
         case _:
             assert_never(part)
 

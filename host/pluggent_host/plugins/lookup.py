@@ -1,4 +1,4 @@
-"""Finds the provider, memory store, session store or parser that a name means, and loads its plugin."""
+"""Finds the provider, embedder, memory store, session store or parser that a name means, and loads its plugin."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import attrs
+from pluggent_hookspecs.embeddings import Embedder
 from pluggent_hookspecs.errors import ConfigError, NameTaken, PluggentError
 from pluggent_hookspecs.events import ProvideEvent
 from pluggent_hookspecs.memory import MemoryStore
@@ -36,7 +37,7 @@ class Model:
 
 @attrs.define(eq=False, repr=False)
 class Capabilities:
-    """The providers, stores and parsers of one host, by name."""
+    """The providers, embedders, stores and parsers of one host, by name."""
 
     _plugins: PluginSet
     _settings: HostSettings
@@ -52,6 +53,18 @@ class Capabilities:
             offer, thing = await self._find("provider", provider)
             self._models[name] = Model(thing, f"{offer.plugin}:provider/{thing.name}", own)
         return self._models[name]
+
+    async def embedder(self, name: str) -> tuple[str, Embedder, str]:
+        """Return the capability id and the embedder of ``embedder/model``, and its own name for the model.
+
+        Raises ConfigError or PluginError.
+        """
+        embedder, slash, own = name.partition("/")
+        if not (embedder and slash and own):
+            mend = "write embedder/model, such as openai/text-embedding-3-small"
+            raise ConfigError("model", [f"{name!r} is not a model of an embedder: {mend}"])
+        offer, thing = await self._find("embedder", embedder)
+        return f"{offer.plugin}:embedder/{thing.name}", thing, own
 
     async def providers(self, name: str = "") -> Mapping[str, Provider | PluggentError]:
         """Return {name: provider, or the error that makes it unusable}: of *name* alone, or all.

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
 import attrs
 import msgspec
 from pluggent_function_tools.arguments import canonical, plain
-from pluggent_hookspecs import Audio, File, Image, Part, Reasoning, Refusal, Text, ToolOutput, UndoCall, VendorPart
+from pluggent_hookspecs import (
+    Audio,
+    CachePoint,
+    File,
+    Image,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolOutput,
+    UndoCall,
+    VendorPart,
+)
 
 from pluggent_host.common.sanitize import clean, clean_part
 
@@ -131,14 +144,23 @@ def _unusable(what: str, instead: str) -> ToolOutput:
 
 
 _encode = msgspec.json.Encoder(enc_hook=plain).encode
+_OBJECTS = frozenset({dict, MappingProxyType})
+_SOUND = frozenset({bool, int, type(None)})
+"""Classes of which each value is JSON."""
 
 
 def _problem_of(value: object) -> str:
     """Return why *value* is not JSON and where, as the end of a sentence; "" if it is."""
+    if type(value) in _OBJECTS and all(map(_is_sound, cast("Mapping[object, object]", value).values())):
+        return ""  # most data are that short
     try:
         return _first_problem(value, "$", 0)
     except Exception as error:  # noqa: BLE001 (a tool's classes may raise when they are read)
         return f"cannot be read ({type(error).__name__}: {error})"
+
+
+def _is_sound(value: object) -> bool:
+    return type(value) in _SOUND or (type(value) is str and value.isascii())
 
 
 def _first_problem(value: object, path: str, depth: int) -> str:
@@ -237,14 +259,18 @@ def _cut_part(part: Part, limit: int) -> Part:
     return attrs.evolve(part, text=part.text.encode(errors="replace")[:limit].decode(errors="ignore"))
 
 
-def _media_bytes(part: Image | Audio | File | VendorPart) -> int:
+def _media_bytes(part: Image | Audio | File | VendorPart | CachePoint) -> int:
+    if isinstance(part, CachePoint):
+        return 0
     if isinstance(part, VendorPart):
         return len(canonical(part.value))
     texts = (getattr(part, name, None) for name in ("data", "url", "transcript"))
     return sum(len(text) for text in texts if text)
 
 
-def _kind(part: Image | Audio | File | VendorPart) -> str:
+def _kind(part: Image | Audio | File | VendorPart | CachePoint) -> str:
     if isinstance(part, VendorPart):
         return f"{part.vendor} part"
+    if isinstance(part, CachePoint):
+        return "cache point"
     return f"audio/{part.format}" if isinstance(part, Audio) else part.media_type

@@ -8,6 +8,7 @@ the store (see pluggent_hookspecs.sessions).
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,17 @@ import msgspec
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 from msgspec import UNSET, UnsetType
 from pluggent_function_tools.arguments import canonical
-from pluggent_hookspecs import Json, Message, ModelResponse, Respond, ToolOutput, freeze_object, thaw
+from pluggent_hookspecs import (
+    EmbeddingResponse,
+    Json,
+    Message,
+    ModelResponse,
+    Respond,
+    ToolOutput,
+    Vectors,
+    freeze_object,
+    thaw,
+)
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import Part, Role, Text
@@ -121,6 +132,8 @@ def _converter() -> cattrs.Converter:
     made.register_unstructure_hook_func(_is_set, sorted)
     made.register_unstructure_hook(bytes, bytes.decode)
     made.register_structure_hook(bytes, _bytes)
+    made.register_unstructure_hook(Vectors, _write_vectors)
+    made.register_structure_hook(Vectors, _read_vectors)
     for scalar in (bool, int, float, str):  # enums of texts come here too: they are texts
         made.register_structure_hook(scalar, _scalar)
     made.register_structure_hook_factory(_is_union, partial(_union_reader, made))
@@ -209,7 +222,7 @@ def _read_respond(plain: Any, converter: cattrs.Converter) -> Respond:
     value = plain["value"]
     if isinstance(value, Mapping):
         tagged = cast("Mapping[str, Any]", value)
-        known = {cls.__name__: cls for cls in (ToolOutput, ModelResponse, Message)}
+        known = {cls.__name__: cls for cls in (ToolOutput, ModelResponse, EmbeddingResponse, Message)}
         value = tagged["value"] if tagged[TAG] == _PLAIN else converter.structure(tagged, known[tagged[TAG]])
     return Respond(value, note=plain.get("note", ""))
 
@@ -227,6 +240,14 @@ def _bytes(plain: Any, _: object) -> bytes:
     if not isinstance(plain, str):
         raise TypeError(f"expected text, got {_kind(plain)}")
     return plain.encode()
+
+
+def _write_vectors(vectors: Vectors) -> dict[str, Any]:
+    return {TAG: "Vectors", "base64": base64.b64encode(vectors.data).decode(), "dimensions": vectors.dimensions}
+
+
+def _read_vectors(plain: Any, _: object) -> Vectors:
+    return Vectors(base64.b64decode(plain["base64"], validate=True), plain["dimensions"])
 
 
 def _scalar(plain: Any, wanted: type) -> Any:

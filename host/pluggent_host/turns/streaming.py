@@ -215,7 +215,8 @@ class OutputGate:
         if not content:
             return output
         try:
-            decided = await self.operations.decide(self._operation(Message.assistant(content), source, scope))
+            message = Message.assistant(content)
+            decided = await self.operations.decide(self._operation(message, source, scope, of_a_tool=True))
             decided = await self.consent.settle_now(decided) if ask else self.operations.settle_unasked(decided)
             if isinstance(decided, Ready):
                 return _with_content(output, content, (await self.operations.perform(decided)).content)
@@ -244,9 +245,10 @@ class OutputGate:
     def _filters(self) -> bool:
         return "transform_output" in self.chains.by_hook or "decide_output" in self.chains.by_hook
 
-    def _operation(self, message: Message, source: str, scope: Scope) -> OutputOperation:
+    def _operation(self, message: Message, source: str, scope: Scope, *, of_a_tool: bool = False) -> OutputOperation:
         self._shown += 1
-        return OutputOperation(self.journal, scope, message, source, f"{scope.turn_id}.out{self._shown}")
+        id = f"{scope.turn_id}.out{self._shown}"
+        return OutputOperation(self.journal, scope, message, source, id, of_a_tool=of_a_tool)
 
     def take_back(self, why: str) -> None:
         """What was streamed of the reply so far is void."""

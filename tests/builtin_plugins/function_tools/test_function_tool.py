@@ -203,7 +203,10 @@ def test_mutable_defaults_are_fresh_for_every_call():
         tags.append("b")
         return tags, places
 
-    assert call(f, {}) == call(f, {}) == (["a", "b"], [Place("Oslo")])
+    made = function_tool(f)
+
+    for _ in range(2):
+        assert made.bind(made.normalise({}), None)() == (["a", "b"], [Place("Oslo")])
 
 
 def go(city: str, days: int, place: Place | None = None, trips: list[Trip] = [], rest: float = 0.5) -> Any:  # noqa: B006

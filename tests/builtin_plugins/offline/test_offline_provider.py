@@ -45,7 +45,7 @@ MIX = ToolSpec(
         "properties": {
             "n": {"type": "integer"},
             "x": {"type": ["number", "null"]},
-            "either": {"anyOf": [{"type": "array"}, {"type": "null"}]},
+            "either": {"anyOf": [{"type": ["array", "null"]}, {"type": "null"}]},
             "any": True,
             "reference": {"$ref": "#/$defs/Thing"},
         },
@@ -334,6 +334,18 @@ async def test_a_reply_is_streamed_word_by_word():
         collected.add(batch)
     assert len(batches) > 50
     assert collected.response() == await OfflineProvider().complete(sent)
+
+
+async def test_a_long_reply_is_streamed_line_by_line():
+    sent = request("hello", tools=tuple(ToolSpec(f"tool_{number}", "Do something.") for number in range(30)))
+    whole = await OfflineProvider().complete(sent)
+    batches = await streamed(sent)
+
+    collected = Reply()
+    for batch in batches:
+        collected.add(batch)
+    assert len(batches) == len(whole.message.text.splitlines()) + 1
+    assert collected.response() == whole
 
 
 async def test_calls_are_streamed_too():

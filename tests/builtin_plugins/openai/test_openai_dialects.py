@@ -66,6 +66,13 @@ def like(name: str) -> Dialect:
         ("http://127.0.0.1:1234/v1", "lmstudio"),
         ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "dashscope"),
         ("https://api.moonshot.ai/v1", "moonshot"),
+        ("https://api.cerebras.ai/v1", "cerebras"),
+        ("https://api.z.ai/api/paas/v4", "zai"),
+        ("https://router.huggingface.co/v1", "huggingface"),
+        ("https://acme-eu1.snowflakecomputing.com/api/v2/cortex/v1", "snowflake"),
+        ("https://api.studio.nebius.com/v1", "nebius"),
+        ("https://api.tokenfactory.nebius.com/v1", "nebius"),
+        ("https://api.sambanova.ai/v1", "sambanova"),
     ],
 )
 def test_a_server_is_known_by_its_host(url, name):

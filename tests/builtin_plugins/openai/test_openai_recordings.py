@@ -21,7 +21,8 @@ def test_every_recorded_stream_is_read_as_its_server_ended_it():
         reading = reader()
         deltas = [*reading.feed(body), *reading.end()]
         if any(b'"error":{' in event for event in events):
-            assert reading.failure is not None, name
+            # A call that the server refuses is handed on as the model meant it.
+            assert (reading.failure is None) is (b'"failed_generation":"{' in body), name
             continue
         assert reading.failure is None, (name, reading.failure)
         check_deltas(deltas)
@@ -38,3 +39,17 @@ def test_every_recorded_reason_has_a_meaning():
 
     assert {"stop", "length", "tool_calls"} <= words
     assert [word for word in words if said_reason(word) and finish_reason(word, calls=True) is FinishReason.OTHER] == []
+
+
+@needs_recordings
+def test_a_recorded_call_that_was_refused_is_the_one_that_the_model_meant():
+    group = [body for name, body in streams(PATH) if name == "test_groq/test_tool_use_failed_error_streaming"]
+    (body,) = [body for body in group if b'"failed_generation":"{' in body]
+    reading = reader()
+    reply = Reply()
+    reply.add(reading.feed(body))
+    reply.add(reading.end())
+
+    (call,) = check_reply(reply.response()).message.tool_calls
+    assert (call.name, json.loads(call.arguments)) == ("get_something_by_name", {"invalid_param": "value"})
+    assert "missing properties: 'name'" in reply.response().meta.notes[0]

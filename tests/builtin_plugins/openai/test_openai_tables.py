@@ -18,6 +18,7 @@ from pluggent_hookspecs import (
     Message,
     ModelParameters,
     ModelRequest,
+    ModelTimeouts,
     ProviderError,
     Reasoning,
     Refusal,
@@ -33,7 +34,7 @@ from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import KNOWN, OWNED
 
 README = Path(pluggent_openai.__path__[0]).parent / "README.md"
-WORDS = {each.__name__: each for each in (AllowedTools, Image, Reasoning, Refusal, Text, ToolCall)}
+WORDS = {each.__name__: each for each in (AllowedTools, Image, ModelTimeouts, Reasoning, Refusal, Text, ToolCall)}
 TOOLS = (
     ToolSpec("add", "Adds."),
     ToolSpec("shell", extra={"openai": {"type": "custom", "format": {"type": "text"}}}),

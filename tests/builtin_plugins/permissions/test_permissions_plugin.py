@@ -26,7 +26,7 @@ from pluggent_host.settings import Grants, HostSettings
 from pluggent_permissions.plugin import LONG, Permissions
 from pluggent_plugin_loader.discovery import Discovery, discover
 from pluggent_plugin_loader.settings import Selection
-from pluggent_testing.fakes import call as model_calls
+from pluggent_testing.fakes import ScriptedEmbedder, call as model_calls
 from policy_stage import Stage, stage
 
 TOOLS = SITE_HEADER + """
@@ -239,6 +239,41 @@ async def test_models_are_refused_by_name_provider_place_and_person(site: Site, 
 
         assert (result.why == "denied") is denied
         assert (len(on.model.requests) == 0) is denied
+
+
+@pytest.mark.parametrize(
+    ("when", "denied"),
+    [
+        ({"model": "scripted/m"}, True),
+        ({"model": "openai/*"}, False),
+        ({"provider": "scripted"}, True),
+        ({"provider": "app:scriptedembedder:embedder/scripted"}, True),
+        ({"principal": "eve"}, True),
+        ({"principal": "bob"}, False),
+    ],
+)
+async def test_embeddings_are_refused_by_model_embedder_and_person(when: Any, denied: bool):
+    policy = Permissions(settings({"rules": [rule("e", "deny", on="embedding", when=when)]}))
+    embedder = ScriptedEmbedder()
+
+    async with Host.open(plugins=[policy, embedder], installed=False) as host:
+        if denied:
+            with pytest.raises(Denied, match="rule 'e'"):
+                await host.embed("scripted/m", ["text"], principal="eve")
+        else:
+            await host.embed("scripted/m", ["text"], principal="eve")
+
+    assert len(embedder.requests) == (0 if denied else 1)
+
+
+async def test_a_default_denies_embeddings_that_no_rule_allows():
+    allow = rule("ours", "allow", on="embedding", when={"model": "scripted/ours"})
+    policy = Permissions(settings({"defaults": {"embedding": "deny"}, "rules": [allow]}))
+
+    async with Host.open(plugins=[policy, ScriptedEmbedder()], installed=False) as host:
+        await host.embed("scripted/ours", ["text"])
+        with pytest.raises(Denied, match="default for embedding"):
+            await host.embed("scripted/theirs", ["text"])
 
 
 async def test_only_listed_models_may_be_asked(site: Site):

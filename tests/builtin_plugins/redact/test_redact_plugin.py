@@ -39,7 +39,7 @@ from pluggent_redact.contents import Contents
 from pluggent_redact.engine import Engine
 from pluggent_redact.plugin import Redact
 from pluggent_redact.settings import PatternSettings, RedactSettings
-from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from pluggent_testing.fakes import Recorder, ScriptedEmbedder, ScriptedModel, call
 from talking import hosting, talking
 
 KEY = "sk-proj-abcDEF1234567890abcdef"
@@ -220,6 +220,16 @@ async def test_memory_neither_keeps_nor_gives_secrets():
 
     assert item is not None
     assert (item.text, item.data) == (f"remember {HIDDEN}", {"api_key": "[redacted:password]"})
+
+
+@pytest.mark.parametrize("filler", ["", "x" * 100_000], ids=["short", "long"])
+async def test_texts_to_be_embedded_hold_no_secret(filler):
+    embedder = ScriptedEmbedder()
+
+    async with hosting(plugins=[Redact(), embedder]) as host:
+        await host.embed("scripted/m", ["plain", f"{filler} {KEY}"])
+
+    assert [request.texts for request in embedder.requests] == [("plain", f"{filler} {HIDDEN}")]
 
 
 async def test_values_of_secrets_are_hidden_in_every_form_and_when_rotated(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from each_of import each_of
 from hypothesis import HealthCheck, given, settings, strategies as st
 from pluggent_hookspecs import Decision, Json, Observation, Part, events, freeze
 from pluggent_hookspecs.decisions import Allow, Deny, Respond
+from pluggent_hookspecs.embeddings import EmbeddingResponse, Vectors
 from pluggent_hookspecs.events import Scope, ToolCallEvent
 from pluggent_hookspecs.messages import Message, Role, Text, ToolCall, Usage
 from pluggent_hookspecs.models import ModelResponse
@@ -57,7 +58,11 @@ plans = st.builds(
         lambda ids: st.tuples(*(st.builds(Step, st.just(id), text, status=st.sampled_from(StepStatus)) for id in ids))
     ),
 )
+vectors = st.integers(1, 3).flatmap(
+    lambda size: st.lists(st.tuples(*(st.floats(width=32, allow_nan=False) for _ in range(size)))).map(Vectors.of)
+)
 SPECIAL: dict[Any, st.SearchStrategy[Any]] = {
+    Vectors: vectors,
     Any: plain_json,
     bytes: plain_json.map(lambda value: json.dumps(value).encode()),
     str: text,
@@ -96,6 +101,8 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
 def objects_of(cls: Any) -> st.SearchStrategy[Any]:
     if cls is Plan:
         return plans
+    if cls is Vectors:
+        return vectors
     hints = get_type_hints(cls, localns={"Json": Any})
     made: dict[str, st.SearchStrategy[Any]] = {}
     for field in attrs.fields(cls):
@@ -106,7 +113,9 @@ def objects_of(cls: Any) -> st.SearchStrategy[Any]:
             names = st.frozensets(st.sampled_from(["shell", "memory", "x:fly"]))
             strategy = st.none() | names if "None" in str(hint) else names
         elif cls is Respond and field.name == "value":
-            strategy = st.deferred(lambda: plain_json | values_of(ToolOutput | ModelResponse | Message))
+            strategy = st.deferred(
+                lambda: plain_json | values_of(ToolOutput | ModelResponse | EmbeddingResponse | Message)
+            )
         else:
             strategy = st.deferred(lambda hint=hint: values_of(hint))
         made[field.name] = strategy

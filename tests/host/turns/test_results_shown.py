@@ -142,6 +142,27 @@ async def test_a_policy_that_never_answers_withholds_a_result() -> None:
     assert (finished.output, finished.withheld, finished.ran) == (ToolOutput(), True, True)
 
 
+@pytest.mark.parametrize(
+    ("hook", "answer", "recorded"),
+    [
+        ("transform_output", lambda _: None, []),
+        ("transform_output", lambda event: event.message, ["allow"]),
+        ("decide_output", lambda _: None, ["allow"]),
+    ],
+    ids=["no one decides", "changed", "no opinion"],
+)
+async def test_a_result_that_passes_has_a_decision_if_a_policy_votes_or_changes_it(
+    hook: str, answer: Callable[[Any], Any], recorded: list[str]
+) -> None:
+    async with stage(call("harmless"), "done", tools=TOOLS, plugins=[plugin(**{hook: answer})]) as on:
+        await on.session.call_tool("harmless", {})
+
+    made = [event.verdict for event in on.recorder.of(DecisionMade) if event.operation == "output"]
+    finished = on.recorder.of(ToolFinished)[0]
+    assert made == recorded
+    assert (finished.ran, finished.withheld, "Oslo" in repr(finished.output)) == (True, False, True)
+
+
 @pytest.mark.parametrize("name", ["facts", "beside", "dataonly", "pictures", "harmless"])
 async def test_a_result_that_passes_is_seen_whole(name: str) -> None:
     on, _, without = await played(name)

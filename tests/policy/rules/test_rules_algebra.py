@@ -242,7 +242,10 @@ async def test_an_around_turn_that_answers_after_the_turn_adds_no_second_one(rep
 
 # ---- rule 5: the table
 
-ELSEWHERE = ("decide_question", "decide_memory_read", "decide_memory_write")
+ELSEWHERE = (
+    "decide_question", "decide_memory_read", "decide_memory_write", "decide_embedding_request",
+    "decide_embedding_response",
+)  # fmt: skip
 """Hooks that a plain turn does not fire; memory and questions have tests of their own."""
 every_hook = pytest.mark.parametrize("hook", [hook for hook in ANSWERS if hook not in ELSEWHERE])
 

@@ -114,7 +114,7 @@ class OddServer(Loopback):
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         try:
-            while (request := await _read_request(reader)) is not None:
+            while (request := await read_request(reader)) is not None:
                 self.requests.append(request)
                 self.asked.set()
                 if not await self._answer(reader, writer):
@@ -142,7 +142,7 @@ class OddServer(Loopback):
         return True
 
 
-async def _read_request(reader: asyncio.StreamReader) -> Received | None:
+async def read_request(reader: asyncio.StreamReader) -> Received | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     except (asyncio.IncompleteReadError, ConnectionError):

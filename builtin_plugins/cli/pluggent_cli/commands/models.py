@@ -1,4 +1,7 @@
-"""``pluggent models``: what every provider has, asked side by side. It needs the network, as a turn does."""
+"""``pluggent models``: what every provider has, asked side by side, which needs the network, as a turn does.
+
+With an action it is about the catalog of models, which needs none.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,11 @@ from pluggent_host.inspection import Models, NoModelList
 
 from pluggent_cli import exits, process
 from pluggent_cli.host_access import Setup, open_for_listing, prepare
-from pluggent_cli.parsing import Parser, command_parser, examples, one_name, seconds
+from pluggent_cli.parsing import Parser, command_parser, examples, one_name, seconds, typed_text
 from pluggent_cli.process import log_to
 from pluggent_cli.terminal.console import Console, Row
 
+ACTIONS = ("list", "show", "diff", "refresh")
 _HEAD = ("MODEL", "CONTEXT", "OUTPUT", "NAME")
 
 
@@ -24,25 +28,40 @@ def parser() -> Parser:
     """Return the parser of this command."""
     made = command_parser(
         "models",
-        "[OPTIONS] [PROVIDER]",
+        "[OPTIONS] [PROVIDER | list [PATTERN] | show MODEL | diff [URL|FILE] | refresh [URL|FILE]]",
         "Ask the providers which models they have, and print them as --model takes them. A provider that fails\n"
         "hides no other; the exit code is 1 if no list came of it at all. Providers without a key are left out,\n"
-        "unless one is named.",
+        "unless one is named.\n\n"
+        "Or look into the catalog of models, which needs no network: prices, windows, what each can do. diff says\n"
+        "what a newer one would change, refresh keeps it: the JSON of models.dev (without a URL or FILE), another\n"
+        "catalog, or a TOML file of models.",
         examples(
             "pluggent models",
             "pluggent models --all                 with providers that have no key, and why",
             "pluggent models openai",
             "pluggent models --json | jq -r '.providers[] | .models[]?.model'",
+            "pluggent models list groq             or a part of a name, or a pattern: 'openai/gpt-5*'",
+            "pluggent models show openai/gpt-5-mini",
+            "pluggent models diff                  what models.dev says today",
+            "pluggent models refresh own.toml      models and prices that you have read yourself",
         ),
     )
-    made.add_argument("words", metavar="PROVIDER", nargs="*", help="only this one")
+    made.add_argument(
+        "words", metavar="ACTION", nargs="*", type=typed_text,
+        help=f"a provider, or one of {', '.join(ACTIONS)} and what belongs to it",
+    )  # fmt: skip
     made.add_argument("--all", action="store_true", help="providers without a key, too")
     made.add_argument("--timeout", metavar="SECONDS", type=seconds, help="how long each may take (default 30)")
     return made
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Ask and print."""
+    """Ask and print, or look into the catalog."""
+    if options.words and options.words[0] in ACTIONS:
+        # Here and not above: asking the providers does without the catalog.
+        from pluggent_cli.model_catalog import command
+
+        return command.run(options.words[0], options.words[1:], console)
     only = one_name("models", options.words) if options.words else ""
     setup = prepare(options, console)
     log_to(console, debug=options.debug)

@@ -35,6 +35,7 @@ WORDS, FILES, FOLDERS = "words", "files", "folders"
 ACTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "plugins": {"show": "PLUGIN"},
+        "models": {"list": "", "show": "", "diff": "FILE", "refresh": "FILE"},
         "tools": {"schema": "TOOL", "call": "TOOL"},
         "sessions": {"list": "", "show": "ID", "search": "", "export": "ID", "delete": "ID…"},
         "approvals": {"list": "", "show": "ID", "approve": "ID", "deny": "ID", "expire": ""},
@@ -55,7 +56,7 @@ ARGUMENTS: Mapping[str, str] = MappingProxyType(
         "last": "ID",
     }
 )
-"""What other commands take."""
+"""What other commands take, and ``models`` in the place of an action."""
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LIST = "…"
@@ -201,7 +202,9 @@ def _of_kind(kind: str, current: str, words: Sequence[str], head: str = "") -> t
     many = kind.endswith(_LIST)
     command, _, action = kind.partition(" ")
     if action:
-        known: Candidates = ((name, "") for name in ACTIONS[command])
+        known: Candidates = [(name, "") for name in ACTIONS[command]]
+        if (other := OFFERS.get(ARGUMENTS.get(command, ""))) is not None:
+            known = [*known, *other()]
     else:
         offer = OFFERS.get(kind.removesuffix(_LIST))
         known = offer() if offer else ()

@@ -112,5 +112,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "service_tier": _text,
     "user": _text,
     "metadata": _texts_by_name,
+    "headers": _texts_by_name,
+    "cache": _text,
 }
-"""Every field of ModelParameters but output_schema, which --schema is for, and extra."""
+"""Every field of ModelParameters but output_schema, which --schema is for, timeouts and extra."""

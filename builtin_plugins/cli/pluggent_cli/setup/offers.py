@@ -45,6 +45,8 @@ def offers(setup: Setup) -> tuple[tuple[Offer, ...], tuple[str, ...]]:
     plugins: list[Offer] = []
     local: list[Offer] = []
     others: list[Offer] = []
+    # A first-party plugin keeps its names while it may not run: a server of one's own cannot have one of them.
+    taken = {record.name for record in setup.catalog().by_kind("provider")}
     problems: list[str] = []
     for record in setup.catalog().available("provider"):
         if record.name == DEFAULT_MODEL.partition("/")[0]:
@@ -59,7 +61,8 @@ def offers(setup: Setup) -> tuple[tuple[Offer, ...], tuple[str, ...]]:
         if settings is None or inner or asked(settings, optional=False):
             plugins.append(Offer(record.name, record.id, record, settings))
         if settings is not None and inner is not None:
-            known = [_on_this_machine(example, record, inner) for example in examples(settings)]
+            free = [example for example in examples(settings) if example.name not in taken]
+            known = [_on_this_machine(example, record, inner) for example in free]
             own = [*_of_settings(setup, record, inner)]
             local += [*own, *(one for one in known if one.name not in {server.name for server in own})]
             others.append(Offer("", f"another server that speaks as {record.name} does", record, inner, is_server=True))

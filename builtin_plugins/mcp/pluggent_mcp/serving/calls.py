@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
 from typing import Any, Self
@@ -187,11 +188,24 @@ async def _finished(call: Coroutine[Any, Any, ToolOutput]) -> ToolOutput:
             if not answer.done():
                 answer.set_result(output)
 
-    task = asyncio.create_task(run(), name="pluggent-mcp-call")
+    task = _start(run())
     try:
         return await answer
     finally:
         await _ended(task)
+
+
+if sys.version_info >= (3, 12):
+
+    def _start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        # Eager: up to its first wait it costs no trip through the loop.
+        loop = asyncio.get_running_loop()
+        return asyncio.Task(coroutine, loop=loop, name="pluggent-mcp-call", eager_start=True)
+
+else:
+
+    def _start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return asyncio.create_task(coroutine, name="pluggent-mcp-call")
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:

@@ -31,6 +31,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pluggent_hookspecs import (
     Audio,
+    CachePoint,
     FinishReason,
     Image,
     Message,
@@ -190,6 +191,8 @@ def _contents(message: Message) -> Iterator[TextContent | ImageContent | AudioCo
                 yield TextContent(text=text)
             case Image(data=str(data)):
                 yield ImageContent(data=data, mime_type=part.media_type)
+            case CachePoint():
+                pass  # clients have no such points
             case Audio():
                 yield AudioContent(data=part.data, mime_type=f"audio/{part.format}")
             case _:

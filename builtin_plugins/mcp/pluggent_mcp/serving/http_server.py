@@ -168,8 +168,8 @@ class Guard:
             self._answering.discard(task)
 
     def _refused(self, headers: Iterable[tuple[bytes, bytes]], path: str) -> tuple[int, str] | None:
-        given = list(headers)
-        hosts = [value for key, value in given if key.lower() == b"host"]
+        given = [(key.lower(), value) for key, value in headers]
+        hosts = [value for key, value in given if key == b"host"]
         if len(hosts) != 1 or not (hosts[0] in self._known or self._is_ours(hosts[0])):
             return 421, "this server is not known under that Host; its operator can name it in hosts"
         origins = _values(given, b"origin")
@@ -205,7 +205,7 @@ class Guard:
 
 
 def _values(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[str]:
-    return [value.decode("latin-1") for key, value in headers if key.lower() == name]
+    return [value.decode("latin-1") for key, value in headers if key == name]
 
 
 def _timed(receive: Receive, limit_s: float) -> Receive:
@@ -369,13 +369,14 @@ class _JoiningTransport:
         if self._size > MOST_HELD_BYTES:
             self.flush()
         elif self._timer is None:
-            self._timer = self._loop.call_later(WRITE_S, self.flush)
+            self._timer = self._loop.call_later(WRITE_S, self._flush_late)
+
+    def _flush_late(self) -> None:
+        self._timer = None
+        self.flush()
 
     def flush(self) -> None:
-        """Send what is held."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Send what is held. A timer that runs goes on: it finds nothing, or what came since."""
         if self._pieces:
             data = b"".join(self._pieces)
             self._pieces, self._size = [], 0
@@ -388,6 +389,9 @@ class _JoiningTransport:
     def close(self) -> None:
         """Send what is held, and close."""
         self.flush()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._transport.close()
 
     def __getattr__(self, name: str) -> Any:

@@ -29,6 +29,7 @@ from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.chat.call_assembly import CallAssembly
 from pluggent_openai.chat.content import VENDOR
+from pluggent_openai.chat.failed_calls import failed_call
 from pluggent_openai.chat.fragments import Grown, Sound
 from pluggent_openai.chat.reply import (
     ANSWER,
@@ -37,6 +38,7 @@ from pluggent_openai.chat.reply import (
     NAMELESS,
     audio_format,
     call_entries,
+    failed_note,
     finish_reason,
     names_calls,
     read_audio,
@@ -52,6 +54,7 @@ from pluggent_openai.chat.reply import (
     unknown,
     unknown_reason,
 )
+from pluggent_openai.chat.think_tags import ThinkTags
 from pluggent_openai.dialects import Dialect
 
 
@@ -119,11 +122,12 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 class Chunks:
     """The events of one stream: what they add up to, and whether they came to their end."""
 
-    def __init__(self, request: ModelRequest, dialect: Dialect, faults: Faults) -> None:
+    def __init__(self, request: ModelRequest, dialect: Dialect, faults: Faults, notes: tuple[str, ...] = ()) -> None:
         self.done = False
         self._request = request
         self._dialect = dialect
         self._faults = faults
+        self._notes = notes
         self._calls = CallAssembly(request, dialect)
         self._seen = self._content = self._nameless = False
         self._reason = ""
@@ -135,6 +139,7 @@ class Chunks:
         self._message = Grown()
         self._sound = Sound()
         self._others: dict[int, Grown] = {}
+        self._tags = ThinkTags() if dialect.think_tags else None
 
     def take(self, payload: bytes, batch: Batch) -> None:
         """Read one event's data. Raises MalformedError, or the ProviderError that it holds."""
@@ -155,9 +160,14 @@ class Chunks:
         piece = chunk.choices[0].delta
         text, thought = piece.content, piece.reasoning_content or piece.reasoning
         if text and not thought and not piece.tool_calls:
-            batch.grow(TextDelta, text)
+            if self._tags is None:
+                batch.grow(TextDelta, text)
+            else:
+                self._part(text, self._tags, batch)
             self._content = True
             return True
+        if self._tags is not None and (thought or piece.tool_calls):
+            return False
         if piece.tool_calls:
             call = piece.tool_calls[0]
             if thought or text or len(piece.tool_calls) > 1 or call.id or call.function.name:
@@ -187,6 +197,7 @@ class Chunks:
             raise self._faults.protocol("ended its stream without any content or finish_reason")
         if self._nameless and not self._content:
             raise MalformedError(NAMELESS)
+        self._end_tags(batch)
         batch.add_all(self._calls.finish())
         reason = finish_reason(self._reason, calls=self._calls.any)
         extra = self._said.whole() | unknown_reason(self._reason, reason)
@@ -201,16 +212,17 @@ class Chunks:
             message=rest, tool_calls=self._calls.said(),
         )  # fmt: skip
         message_extra: dict[str, Json] = {VENDOR: own} if own else {}
-        meta = ReplyMeta(service_tier=self._tier)
+        meta = ReplyMeta(service_tier=self._tier, notes=self._notes)
         batch.add(Finished(reason, self._usage, self._model, self._id, extra, message_extra, meta))
 
     def take_whole(self, body: bytes, batch: Batch) -> None:
         """Read a reply that came at once. Raises ProviderError."""
-        batch.add_all(deltas(read_reply(body, self._request, self._dialect, self._faults)))
+        batch.add_all(deltas(read_reply(body, self._request, self._dialect, self._faults, self._notes)))
 
     def _take_any(self, chunk: Object, batch: Batch) -> None:
         if says_error(chunk):
-            raise self._faults.from_payload(chunk)
+            self._take_failure(chunk, batch)
+            return
         self._id = self._id or as_text(chunk.get("id"))
         self._model = self._model or as_text(chunk.get("model"))
         self._tier = as_text(chunk.get("service_tier")) or self._tier
@@ -228,6 +240,38 @@ class Chunks:
                 self._take_choice(choice, batch)
             else:
                 self._take_other(choice)
+
+    def _take_failure(self, chunk: Object, batch: Batch) -> None:
+        """Take the call that the server refused in place of handing it on. Raises the error that *chunk* is else."""
+        failed = failed_call(chunk)
+        if failed is None or self._calls.any:
+            raise self._faults.from_payload(chunk)
+        self._end_tags(batch)
+        batch.add_all(self._calls.take([{"function": {"name": failed.name, "arguments": failed.arguments}}]))
+        self._notes = (*self._notes, failed_note(failed, self._faults))
+        self._reason, self._seen, self._content, self.done = "tool_calls", True, True, True
+
+    def _parted(self, found: list[Delta], batch: Batch) -> list[Delta]:
+        """Take the texts at the beginning of *found*; return the rest. What the server has parted itself ends it."""
+        for place, delta in enumerate(found):
+            if self._tags is None or not isinstance(delta, TextDelta):
+                self._end_tags(batch)
+                return found[place:]
+            self._content = True
+            self._part(delta.text, self._tags, batch)
+        return []
+
+    def _part(self, text: str, tags: ThinkTags, batch: Batch) -> None:
+        """Part *text* at the tags of thinking, as long as there may be some."""
+        tags.feed(text, batch)
+        if tags.decided:
+            tags.end(batch)
+            self._tags = None
+
+    def _end_tags(self, batch: Batch) -> None:
+        if self._tags is not None:
+            self._tags.end(batch)
+            self._tags = None
 
     def _take_choice(self, choice: Object, batch: Batch) -> None:
         if says_error(choice):
@@ -258,6 +302,8 @@ class Chunks:
 
     def _take_delta(self, delta: Object, batch: Batch) -> None:
         found = list(_content_deltas(delta))
+        if self._tags is not None and found:
+            found = self._parted(found, batch)
         if calls := call_entries(delta):
             found += self._calls.take(calls)
         self._nameless = self._nameless or (not calls and names_calls(delta))

@@ -10,11 +10,11 @@ from typing import Any, TypeAlias, assert_never, cast
 import msgspec
 from pluggent_hookspecs import (
     Audio,
+    CachePoint,
     File,
     Image,
     Json,
     Message,
-    Part,
     Reasoning,
     Refusal,
     Role,
@@ -39,6 +39,10 @@ SENT_BACK = frozenset({"audio", "extra_content", "reasoning_details"})
 """Fields of replies that mean nothing to another server than the one that takes them back."""
 
 
+Shown: TypeAlias = Text | Image | Audio | File | Refusal | Reasoning | VendorPart
+"""The parts that are something by themselves."""
+
+
 def own_fields(extra: Mapping[str, Json], dialect: Dialect) -> Mapping[str, Json]:
     """Return of *extra* what goes to a server of *dialect*: this wire's fields, without another server's."""
     own = extra.get(VENDOR)
@@ -59,12 +63,40 @@ def sent_content(message: Message, dialect: Dialect) -> str | list[Object] | Non
         return message.content[0].text
     spoken = bool(message.extra) and message.role is Role.ASSISTANT and "audio" in own_fields(message.extra, dialect)
     sent = [part for part in message.content if not (spoken and isinstance(part, Audio))]
-    parts = [each for part in sent if (each := _part(part, message.role, dialect)) is not None]
+    parts: list[Object] = []
+    for part in sent:
+        if isinstance(part, CachePoint):
+            mark(parts, part, known=dialect.cache)
+        elif (each := _part(part, message.role, dialect)) is not None:
+            parts.append(each)
     if not parts:
         return None if message.tool_calls or spoken else ""
     if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
         return str(parts[0]["text"])
     return parts
+
+
+def mark(parts: list[Object], point: CachePoint, *, known: bool) -> None:
+    """Let the last of *parts* end what the vendor keeps, if such marks are *known* to it. Raises UnsendableError."""
+    if not known:
+        return
+    if not parts:
+        raise UnsendableError("CachePoint: nothing stands before it in its message")
+    how = {"mode": "explicit"} if point.ttl is None else {"mode": "explicit", "ttl": point.ttl}
+    parts[-1] = {**parts[-1], "prompt_cache_breakpoint": how}
+
+
+def has_point(message: Message) -> bool:
+    """Whether a CachePoint is among the parts of *message*."""
+    return any(type(part) is CachePoint for part in message.content)
+
+
+def unmarked_note(count: int) -> tuple[str, ...]:
+    """Return what a reply says of *count* messages whose cache points were left out."""
+    if not count:
+        return ()
+    where = "a message was" if count == 1 else f"{count} messages was"
+    return (f"a cache point of {where} left out: this server is not known to keep what ends there",)
 
 
 def sent_thinking(message: Message, dialect: Dialect) -> Object:
@@ -90,14 +122,14 @@ def sent_media(message: Message, dialect: Dialect) -> tuple[str, list[Object]]:
                 media.append(_media(part, dialect))
             case VendorPart(vendor, value):
                 media += [plain(value, "a VendorPart")] if vendor == VENDOR else []
-            case Reasoning():
+            case Reasoning() | CachePoint():
                 pass
             case _:
                 assert_never(part)
     return "\n".join(words), media
 
 
-def _part(part: Part, role: Role, dialect: Dialect) -> Object | None:
+def _part(part: Shown, role: Role, dialect: Dialect) -> Object | None:
     match part:
         case Text(text):
             return {"type": "text", "text": text}

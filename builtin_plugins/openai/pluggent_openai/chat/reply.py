@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 from pluggent_hookspecs import (
     Audio,
+    Delta,
     FinishReason,
     Image,
     Json,
@@ -19,21 +20,26 @@ from pluggent_hookspecs import (
     ModelResponse,
     Part,
     Reasoning,
+    ReasoningDelta,
     Refusal,
     ReplyMeta,
     Role,
     Text,
+    TextDelta,
     ToolCall,
     Usage,
     VendorPart,
 )
 from pluggent_provider_http.call_ids import CallIds
+from pluggent_provider_http.delta_batch import Batch
 from pluggent_provider_http.payload import MalformedError, Object, as_object, as_text, decode_whole
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import as_tokens, as_usd, plausible
 
 from pluggent_openai.chat.content import NEVER_SENT, SIGNED, VENDOR, call_extra, custom_arguments
+from pluggent_openai.chat.failed_calls import FailedCall, failed_call, failed_call_in
 from pluggent_openai.chat.fragments import NOTHING
+from pluggent_openai.chat.think_tags import ThinkTags
 from pluggent_openai.dialects import Dialect
 
 _STOPS = ("stop", "end_turn", "eos", "eos_token", "stop_sequence", "complete", "completed")
@@ -61,13 +67,17 @@ MESSAGE = frozenset(
 )
 
 
-def read_reply(data: bytes, request: ModelRequest, dialect: Dialect, faults: Faults) -> ModelResponse:
+def read_reply(
+    data: bytes, request: ModelRequest, dialect: Dialect, faults: Faults, notes: tuple[str, ...] = ()
+) -> ModelResponse:
     """Return the reply in *data*. Raises ProviderError: the error it holds, or ``protocol``."""
     try:
         answer = as_object(decode_whole(data), "the answer")
         if says_error(answer):
+            if (failed := failed_call(answer)) is not None:
+                return _meant(failed, request, faults, notes)
             raise faults.from_payload(answer)
-        return _response(answer, request, dialect, faults)
+        return _response(answer, request, dialect, faults, notes)
     except MalformedError as error:
         shown = faults.shown(data) or "(empty)"
         raise faults.protocol(f"answered with what is not a chat completion: {error}: {shown}") from error
@@ -75,12 +85,33 @@ def read_reply(data: bytes, request: ModelRequest, dialect: Dialect, faults: Fau
         raise faults.protocol("answered with JSON that is nested too deeply") from error
 
 
+def read_refusal(
+    body: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...] = ()
+) -> ModelResponse | None:
+    """Return the reply that a refusal is, because it holds the call that the model meant; None if it is none."""
+    failed = failed_call_in(body)
+    return None if failed is None else _meant(failed, request, faults, notes)
+
+
+def _meant(failed: FailedCall, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ModelResponse:
+    call = ToolCall(CallIds(request).unique(None), failed.name, failed.arguments)
+    meta = ReplyMeta(notes=(*notes, failed_note(failed, faults)))
+    return ModelResponse(Message(Role.ASSISTANT, (), (call,)), FinishReason.TOOL_CALLS, meta=meta)
+
+
+def failed_note(failed: FailedCall, faults: Faults) -> str:
+    """Return what the meta of a reply says of a call that the server had refused."""
+    return faults.shown(f"the server refused the call of {failed.name}, which is handed on as it is: {failed.reason}")
+
+
 def says_error(answer: Object) -> bool:
     """Whether an answer, or a piece of a streamed one, is an error object."""
     return bool(answer.get("error")) or (answer.get("object") == "error" and "choices" not in answer)
 
 
-def _response(answer: Object, request: ModelRequest, dialect: Dialect, faults: Faults) -> ModelResponse:
+def _response(
+    answer: Object, request: ModelRequest, dialect: Dialect, faults: Faults, notes: tuple[str, ...]
+) -> ModelResponse:
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices:
         raise MalformedError("it has no choices")
@@ -100,7 +131,7 @@ def _response(answer: Object, request: ModelRequest, dialect: Dialect, faults: F
     usage, counters = read_usage(answer.get("usage"), dialect)
     reason = finish_reason(said, calls=bool(message.tool_calls))
     extra |= unknown_reason(said, reason) | some(usage=counters, choices=others)
-    meta = ReplyMeta(service_tier=as_text(answer.get("service_tier")))
+    meta = ReplyMeta(service_tier=as_text(answer.get("service_tier")), notes=notes)
     return ModelResponse(message, reason, usage, as_text(answer.get("model")), as_text(answer.get("id")), extra, meta)
 
 
@@ -109,7 +140,8 @@ def _message(message: Object, request: ModelRequest, dialect: Dialect, extra: di
     parts: list[Part] = []
     if thought := thinking_of(message):
         parts.append(Reasoning(thought))
-    parts += read_content(message.get("content"))
+    content = read_content(message.get("content"))
+    parts += _parted(content) if dialect.think_tags and not parts else content
     if refusal := as_text(message.get("refusal")):
         parts.append(Refusal(refusal))
     parts += read_images(message.get("images"))
@@ -119,6 +151,21 @@ def _message(message: Object, request: ModelRequest, dialect: Dialect, extra: di
     calls, said_of_calls = _calls(message, request, dialect)
     extra |= some(message=rest, tool_calls=said_of_calls)
     return Message(Role.ASSISTANT, tuple(parts), calls, extra={VENDOR: own} if own else {})
+
+
+def _parted(content: list[Part]) -> list[Part]:
+    """Return *content* with the thinking at its beginning taken out of the text, where tags enclose it."""
+    if not content or not isinstance(first := content[0], Text) or not first.text.lstrip().startswith("<"):
+        return content
+    tags, batch = ThinkTags(), Batch()
+    tags.feed(first.text, batch)
+    tags.end(batch)
+    return [*(_part_of(delta) for delta in batch.done()), *content[1:]]
+
+
+def _part_of(delta: Delta) -> Part:
+    assert isinstance(delta, TextDelta | ReasoningDelta)
+    return Text(delta.text) if isinstance(delta, TextDelta) else Reasoning(delta.text)
 
 
 def split_fields(fields: dict[str, Json], dialect: Dialect) -> tuple[dict[str, Json], dict[str, Json]]:

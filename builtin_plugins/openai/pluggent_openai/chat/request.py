@@ -15,10 +15,20 @@ from pluggent_hookspecs import Message, ModelRequest, Role, ToolSpec
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 
-from pluggent_openai.chat.content import own_fields, sent_call, sent_content, sent_id, sent_media, sent_thinking
+from pluggent_openai.chat.content import (
+    has_point,
+    own_fields,
+    sent_call,
+    sent_content,
+    sent_id,
+    sent_media,
+    sent_thinking,
+    unmarked_note,
+)
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import plain
 from pluggent_openai.parameters import fields_of, is_custom, offered
+from pluggent_openai.wire import Body
 
 _encode = msgspec.json.Encoder().encode
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
@@ -40,6 +50,12 @@ class _WithMedia:
     media: bytes
 
 
+class _Unmarked(bytes):
+    """A message whose cache points were left out."""
+
+    __slots__ = ()
+
+
 Piece: TypeAlias = bytes | _WithMedia
 
 
@@ -50,16 +66,23 @@ class Writer:
         self._dialect = dialect
 
     def encode(self, request: ModelRequest, faults: Faults, *, stream: bool) -> bytes:
+        """Return the bytes of ``body``."""
+        return self.body(request, faults, stream=stream).data
+
+    def body(self, request: ModelRequest, faults: Faults, *, stream: bool) -> Body:
         """Return the body of *request*. Raises ProviderError ``bad_request`` naming what cannot be sent."""
         try:
             return self._body(request, stream=stream)
         except UNSENDABLE as error:
             raise faults.unsendable(error) from error
 
-    def _body(self, request: ModelRequest, *, stream: bool) -> bytes:
+    def _body(self, request: ModelRequest, *, stream: bool) -> Body:
         dialect = self._dialect
         key, make = dialect.message_key, self._message
-        pieces = _arranged([message.memo(key, make) for message in request.messages])
+        made = [message.memo(key, make) for message in request.messages]
+        kinds = set(map(type, made))
+        notes = _notes(made) if _Unmarked in kinds else ()
+        pieces = _arranged(made) if _WithMedia in kinds else cast("list[bytes]", made)
         if not dialect.json_schema and request.parameters.output_schema is not None:
             pieces = _instructed(pieces, request)
         body = b'{"model":%b,"messages":[%b]' % (_encode(request.model), b",".join(pieces))
@@ -69,9 +92,14 @@ class Writer:
             encoded = b",".join([cast("bytes", tool.memo(key, described)) for tool in tools])
             body = b'%b,"tools":[%b]' % (body, encoded)
         rest = fields_of(request, tools, dialect, stream=stream)
-        return b"%b,%b" % (body, _encode(rest)[1:]) if rest else body + b"}"
+        return Body(b"%b,%b" % (body, _encode(rest)[1:]) if rest else body + b"}", notes)
 
     def _message(self, message: Message) -> Piece:
+        piece = self._encoded(message)
+        dropped = (not self._dialect.cache or message.role is Role.TOOL) and has_point(message)
+        return _Unmarked(piece) if dropped and isinstance(piece, bytes) else piece
+
+    def _encoded(self, message: Message) -> Piece:
         dialect = self._dialect
         if message.role is Role.TOOL:
             return _tool_result(message, dialect)
@@ -89,10 +117,12 @@ class Writer:
         return _encode(_declared(spec, self._dialect))
 
 
+def _notes(pieces: list[Piece]) -> tuple[str, ...]:
+    return unmarked_note(sum(type(piece) is _Unmarked for piece in pieces))
+
+
 def _arranged(pieces: list[Piece]) -> list[bytes]:
     """Put what tools returned other than text behind the last result of their batch."""
-    if _WithMedia not in set(map(type, pieces)):
-        return cast("list[bytes]", pieces)
     out: list[bytes] = []
     waiting: list[bytes] = []
     for piece in pieces:

@@ -7,7 +7,7 @@ from pluggent_provider_http.reply_reader import ReplyEvents
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.chat.chunks import Chunks
-from pluggent_openai.chat.reply import read_reply
+from pluggent_openai.chat.reply import read_refusal, read_reply
 from pluggent_openai.chat.request import Writer
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.wire import Body
@@ -28,14 +28,18 @@ class ChatWire:
 
     def encode(self, request: ModelRequest, faults: Faults, *, stream: bool) -> Body:
         """Return what asks for the reply to *request*."""
-        return Body(self._writer.encode(request, faults, stream=stream))
+        return self._writer.body(request, faults, stream=stream)
 
     def events(self, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ReplyEvents:
-        """Return what reads a stream; this API leaves nothing out that a note would name."""
-        assert not notes
-        return Chunks(request, self._dialect, faults)
+        """Return what reads a stream."""
+        return Chunks(request, self._dialect, faults, notes)
 
     def read(self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ModelResponse:
         """Return the reply in a whole answer."""
-        assert not notes
-        return read_reply(data, request, self._dialect, faults)
+        return read_reply(data, request, self._dialect, faults, notes)
+
+    def read_refusal(
+        self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]
+    ) -> ModelResponse | None:
+        """Return the call that the server refused and the model meant, None if *data* is about something else."""
+        return read_refusal(data, request, faults, notes)

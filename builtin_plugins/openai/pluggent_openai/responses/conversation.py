@@ -10,6 +10,7 @@ import attrs
 import msgspec
 from pluggent_hookspecs import (
     Audio,
+    CachePoint,
     File,
     Image,
     Json,
@@ -24,7 +25,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_provider_http.unsendable import UnsendableError
 
-from pluggent_openai.chat.content import custom_input
+from pluggent_openai.chat.content import Shown, custom_input, has_point, mark
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import plain
 from pluggent_openai.responses.layout import OWN, VENDOR, Object, restored, thoughts_of
@@ -45,13 +46,15 @@ class _Piece:
     """A message as input items, joined by commas.
 
     ``calls`` are the ids of its calls, each with the start of the item that its result will be, ``answers`` the
-    id of the call whose result it is itself. ``dropped`` says that its thinking was left out.
+    id of the call whose result it is itself. ``dropped`` says that its thinking was left out, ``unmarked`` that a
+    cache point was.
     """
 
     items: bytes
     calls: tuple[tuple[str, bytes], ...] = ()
     answers: str = ""
     dropped: bool = False
+    unmarked: bool = False
 
 
 class Conversation:
@@ -61,17 +64,21 @@ class Conversation:
         self._dialect = dialect
         self._server = server
         self._thinking = thinking
-        depends_on = (server, thinking, dialect.developer, dialect.custom_tools)
+        depends_on = (server, thinking, dialect.developer, dialect.custom_tools, dialect.cache)
         self._key = f"pluggent_openai responses message {depends_on}"
 
-    def encode(self, messages: Sequence[Message]) -> tuple[bytes, int]:
-        """Return *messages* as input, and of how many the thinking was left out. Raises UnsendableError."""
+    def encode(self, messages: Sequence[Message]) -> tuple[bytes, int, int]:
+        """Return *messages* as input, of how many the thinking was left out, and of how many a cache point.
+
+        Raises UnsendableError.
+        """
         key, make = self._key, self._piece
         pieces = [message.memo(key, make) for message in messages]
         items: list[bytes] = []
         waiting: dict[str, bytes] = {}
-        dropped = 0
+        dropped = unmarked = 0
         for place, piece in enumerate(pieces):
+            unmarked += piece.unmarked
             if piece.answers:
                 start = waiting.pop(piece.answers, None)
                 items.append(piece.items if start is _RESULT else _result(messages[place], piece, start))
@@ -82,9 +89,16 @@ class Conversation:
             if piece.items:
                 items.append(piece.items)
             dropped += piece.dropped
-        return b",".join([*items, *_missing(waiting)]), dropped
+        return b",".join([*items, *_missing(waiting)]), dropped, unmarked
 
     def _piece(self, message: Message) -> _Piece:
+        if not has_point(message) or (self._dialect.cache and message.role is not Role.ASSISTANT):
+            return self._made(message)
+        # A reply has no place for it; it goes back as it came.
+        rest = tuple(part for part in message.content if not isinstance(part, CachePoint))
+        return attrs.evolve(self._made(attrs.evolve(message, content=rest)), unmarked=True)
+
+    def _made(self, message: Message) -> _Piece:
         own = _own(message.extra, f"a message of role {message.role}")
         match message.role:
             case Role.ASSISTANT:
@@ -175,7 +189,7 @@ def _said(part: Part) -> Object | None:
             return {"role": "assistant", "content": f"({type(part).__name__.lower()} not shown)"}
         case VendorPart(vendor, value):
             return cast("Object", plain(value, "a VendorPart")) if vendor == VENDOR else None
-        case Reasoning():
+        case Reasoning() | CachePoint():
             return None
         case _:
             assert_never(part)
@@ -190,10 +204,16 @@ def _content(message: Message) -> str | list[Object]:
 
 
 def _parts(message: Message) -> list[Object]:
-    return [item for part in message.content if (item := _part(part, message.role)) is not None]
+    items: list[Object] = []
+    for part in message.content:
+        if isinstance(part, CachePoint):
+            mark(items, part, known=True)
+        elif (item := _part(part, message.role)) is not None:
+            items.append(item)
+    return items
 
 
-def _part(part: Part, role: Role) -> Object | None:
+def _part(part: Shown, role: Role) -> Object | None:
     match part:
         case Text(text) | Refusal(text):
             return {"type": "input_text", "text": text}

@@ -11,7 +11,7 @@ from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import checked_logprobs, checked_metadata, checked_user, plain
-from pluggent_openai.parameters import has_field, named_field, response_format, tool_choice
+from pluggent_openai.parameters import cache_options, has_field, named_field, response_format, tool_choice
 
 _NO_WORD = ("stop", "seed", "presence_penalty", "frequency_penalty")
 _OWNED: Mapping[str, str] = {
@@ -75,6 +75,7 @@ def _sampling(parameters: ModelParameters, dialect: Dialect) -> dict[str, Any]:
         given[field] = checked_user(parameters.user, field)
     if parameters.service_tier is not None:
         given[has_field("service_tier", known=dialect.service_tier)] = parameters.service_tier
+    given |= cache_options(parameters, dialect)
     if parameters.metadata:
         given[has_field("metadata", known=dialect.metadata)] = checked_metadata(parameters.metadata)
     return {name: value for name, value in given.items() if value is not None}

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+import attrs
 import msgspec
-from pluggent_hookspecs import ModelRequest, ToolSpec
+from pluggent_hookspecs import ModelParameters, ModelRequest, ToolSpec
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 
+from pluggent_openai.chat.content import unmarked_note
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import plain
 from pluggent_openai.parameters import offered
@@ -23,6 +25,10 @@ from pluggent_openai.wire import Body
 
 _encode = msgspec.json.Encoder().encode
 _CHAT = "openai"
+_COUNTED_FIELDS = frozenset(
+    {"instructions", "parallel_tool_calls", "prompt", "reasoning", "text", "tool_choice", "truncation"}
+)
+"""What ``/responses/input_tokens`` takes besides model, input and tools."""
 _NO_PARAMETERS: Object = {"type": "object", "properties": {}}
 
 
@@ -41,15 +47,27 @@ class Writer:
         except UNSENDABLE as error:
             raise faults.unsendable(error) from error
 
-    def _body(self, request: ModelRequest, *, stream: bool) -> Body:
-        said, dropped = self._conversation.encode(request.messages)
+    def encode_count(self, request: ModelRequest, faults: Faults) -> Body:
+        """Return the body that asks how many tokens *request* has; what changes nothing of that is left out."""
+        bare = attrs.evolve(request, parameters=_counted(request.parameters))
+        try:
+            return self._body(bare, stream=False, only=_COUNTED_FIELDS)
+        except UNSENDABLE as error:
+            raise faults.unsendable(error) from error
+
+    def _body(self, request: ModelRequest, *, stream: bool, only: frozenset[str] | None = None) -> Body:
+        said, dropped, unmarked = self._conversation.encode(request.messages)
         body = b'{"model":%b,"input":[%b]' % (_encode(request.model), said)
         tools = offered(request, self._dialect) if request.tools else ()
         if tools:
             encoded = b",".join([cast("bytes", tool.memo(self._tool_key, self._tool)) for tool in tools])
             body = b'%b,"tools":[%b]' % (body, encoded)
         rest = fields_of(request, tools, self._dialect, stream=stream)
-        return Body(b"%b,%b" % (body, _encode(rest)[1:]), _notes(dropped))
+        if only is not None:
+            rest = {name: value for name, value in rest.items() if name in only}
+        if not rest:
+            return Body(b"%b}" % body, _notes(dropped, unmarked))
+        return Body(b"%b,%b" % (body, _encode(rest)[1:]), _notes(dropped, unmarked))
 
     def _tool(self, spec: ToolSpec) -> bytes:
         given = {**_own(spec, _CHAT), **_own(spec, VENDOR)}
@@ -73,6 +91,17 @@ class Writer:
         return _encode({"type": "function", **_joined(described | strict, given, spec)})
 
 
+def _counted(parameters: ModelParameters) -> ModelParameters:
+    """Return those of *parameters* that tokens depend on."""
+    return ModelParameters(
+        reasoning_effort=parameters.reasoning_effort,
+        tool_choice=parameters.tool_choice,
+        parallel_tool_calls=parameters.parallel_tool_calls,
+        output_schema=parameters.output_schema,
+        extra={name: value for name, value in parameters.extra.items() if name in _COUNTED_FIELDS},
+    )
+
+
 def _own(spec: ToolSpec, vendor: str) -> dict[str, Any]:
     own = spec.extra.get(vendor, {})
     where = f"extra[{vendor!r}] of tool '{spec.name}'"
@@ -93,9 +122,9 @@ def _joined(described: Object, given: Object, spec: ToolSpec) -> Object:
     return described | given
 
 
-def _notes(dropped: int) -> tuple[str, ...]:
+def _notes(dropped: int, unmarked: int) -> tuple[str, ...]:
     if not dropped:
-        return ()
+        return unmarked_note(unmarked)
     which = "one earlier reply" if dropped == 1 else f"{dropped} earlier replies"
     why = "changed since, cut off, of another server, not encrypted, or replay_thinking = false"
-    return (f"the thinking of {which} was left out: {why}",)
+    return (f"the thinking of {which} was left out: {why}", *unmarked_note(unmarked))

@@ -29,6 +29,10 @@ class ResponsesWire:
         """Return what asks for the reply to *request*."""
         return self._writer.encode(request, faults, stream=stream)
 
+    def encode_count(self, request: ModelRequest, faults: Faults) -> Body:
+        """Return what asks how many tokens *request* has."""
+        return self._writer.encode_count(request, faults)
+
     def events(self, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ReplyEvents:
         """Return what reads a stream."""
         return Events(request, self._target, faults, notes)
@@ -36,3 +40,9 @@ class ResponsesWire:
     def read(self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ModelResponse:
         """Return the reply in a whole answer."""
         return read_reply(data, request, self._target, faults, notes)
+
+    def read_refusal(
+        self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]
+    ) -> ModelResponse | None:
+        """Return None: this API hands calls on as they are."""
+        return None

@@ -80,6 +80,10 @@ def recorded_before(stage: Stage) -> None:
                 assert open_calls["question"], f"{stage.path.name}: a person was asked before a sink knew of it"
             case "asked", _:
                 assert open_calls["model_call"], f"{stage.path.name}: a model was asked before a sink knew of it"
+            case "counted", _:
+                assert open_calls["count"], f"{stage.path.name}: tokens were counted before a sink knew of it"
+            case "embedded", _:
+                assert open_calls["embedding"], f"{stage.path.name}: texts were embedded before a sink knew of it"
             case ("wrote" | "read") as what, _:
                 operation = "memory_write" if what == "wrote" else "memory_read"
                 assert open_calls[operation], f"{stage.path.name}: memory was used before a sink knew of it"
@@ -96,6 +100,10 @@ def recorded_before(stage: Stage) -> None:
     assert ANSWERED not in stage.records(), f"{stage.path.name}: what a person answered is recorded"
 
 
+_PAID = {"asked": "model_call", "ran": "tool_call", "embedded": "embedding"}
+"""What is executed and costs something, and the name of its operation."""
+
+
 def reserved_and_settled(stage: Stage) -> None:
     """Every attempt had its reservation before it, and every reservation was settled once, by itself."""
     reserved, begun, settled = Counter[str](), Counter[str](), Counter[str]()
@@ -107,8 +115,8 @@ def reserved_and_settled(stage: Stage) -> None:
                 event: e.SettleEvent = each.value
                 assert event.reservation == {"held": event.reserved.operation_id}
                 settled[event.reserved.operation] += 1
-            case _, ("asked" | "ran") as what:
-                kind = "model_call" if what == "asked" else "tool_call"
+            case _, ("asked" | "ran" | "embedded") as what:
+                kind = _PAID[what]
                 begun[kind] += 1
                 assert reserved[kind] >= begun[kind], f"{stage.path.name}: a {kind} began before it was reserved"
                 assert settled[kind] < begun[kind], f"{stage.path.name}: a {kind} was settled before it began"
@@ -127,8 +135,12 @@ def stopped(stage: Stage, event: Any) -> None:
         case e.InputEvent() | e.ToolSelectionEvent():
             _nothing(stage, stage.log.after("hit", until=ENTERED), "the turn went on")
         case e.ModelRequestEvent():
-            same = _later(stage, "asked", lambda request: request.messages == event.request.messages)
-            _nothing(stage, same, "the model was asked")
+            for what in ("asked", "counted"):
+                same = _later(stage, what, lambda request: request.messages == event.request.messages)
+                _nothing(stage, same, f"the model was {what}")
+        case e.EmbeddingRequestEvent():
+            same = _later(stage, "embedded", lambda request: request.texts == event.request.texts)
+            _nothing(stage, same, "texts were embedded")
         case e.ToolCallEvent():
             _not_run(stage, MARK.findall(event.arguments_json.decode()))
         case e.ReserveEvent():
@@ -171,6 +183,8 @@ def _withheld(stage: Stage, event: Any) -> None:
             unseen(stage, _first(event.message.text))
         case e.ToolResultEvent():
             unseen(stage, _first(str(event.output.for_model)))
+        case e.EmbeddingResponseEvent():
+            unseen(stage, _first(event.response.model))
         case e.MemoryResultEvent():
             unseen(stage, [item.text for item in event.items])
         case _:
@@ -215,7 +229,7 @@ def _absent(stage: Stage, tokens: Iterable[str], public: str) -> None:
 
 
 def _unpaid(stage: Stage, event: e.ReserveEvent) -> None:
-    what = "asked" if event.operation == "model_call" else "ran"
+    what = next(what for what, operation in _PAID.items() if operation == event.operation)
     begun = len(stage.log.of(what))
     granted = sum(each.value.operation == event.operation for each in stage.log.of("granted"))
     assert begun <= granted, f"{stage.path.name}: {begun} attempts at {event.operation}, {granted} of them paid for"
@@ -251,11 +265,17 @@ def changed_counts(stage: Stage, hook: str, event: Any) -> None:
             offered = [spec.name for each in log.of("asked") for spec in each.value.tools]
             assert not offered, f"{stage.path.name}: tools were offered that a plugin took out: {offered}"
         case "transform_model_request":
-            others = [each for each in log.of("asked") if each.value.parameters.temperature != TEMPERATURE]
+            sent = log.of("asked", "counted")
+            others = [each for each in sent if each.value.parameters.temperature != TEMPERATURE]
             assert not others, f"{stage.path.name}: a model was asked otherwise than a plugin wanted"
         case "transform_tool_call":
             others = [each for each in log.of("ran") if not each.value.endswith(CHANGED_MARK)]
             _nothing(stage, others, "the unchanged call was run")
+        case "transform_embedding_request":
+            texts = [each.value.texts for each in log.of("embedded")]
+            assert all(text.startswith("clean-") for given in texts for text in given), (
+                f"{stage.path.name}: {texts} were embedded instead of what a plugin made of them"
+            )
         case "transform_memory_write":
             texts = [text for each in log.of("wrote") for _, text in each.value if text]
             assert texts == ["clean-new"], f"{stage.path.name}: {texts} was saved instead of what a plugin made of it"
@@ -276,6 +296,8 @@ def _is_changed(hook: str, event: Any) -> bool:
         case e.ToolCallEvent():
             text = event.arguments_json.decode()
             return all(text.startswith(CHANGED_MARK, mark.end()) for mark in MARK.finditer(text))
+        case e.EmbeddingRequestEvent():
+            return all(text.startswith("clean-") for text in event.request.texts)
         case e.MemoryWriteEvent():
             return all(not item.text or item.text.startswith("clean-") for item in event.items)
         case _:
@@ -287,6 +309,7 @@ _WORDS = {
     "transform_input": ("said",),
     "transform_output": ("reply", "shown"),
     "transform_model_response": ("reply", "answer"),
+    "transform_embedding_response": ("answer",),
     "transform_delta": ("reply",),
     "transform_tool_result": ("result", "shown"),
     "transform_memory_result": ("kept",),

@@ -21,7 +21,8 @@ class Operation:
     """One kind of operation: the hooks that fire for one of it, and what it executes, if it gets so far.
 
     ``executes`` is ``asked`` (a provider), ``ran`` (a tool), ``wrote`` or ``read`` (a store),
-    ``questioned`` (a person), or empty: what the log of a path has to say once for each.
+    ``questioned`` (a person), ``embedded`` (an embedder), ``counted`` (a provider), or empty: what
+    the log of a path has to say once for each.
     """
 
     name: str
@@ -45,6 +46,7 @@ MODEL = Operation(
     ),
     "asked",
 )  # fmt: skip
+COUNT = Operation("count of tokens", ("transform_model_request", "decide_model_request"), "counted")
 MODEL_AGAIN = Operation("another attempt at a model call", ("around_model_call", "reserve", "settle"), "asked")
 MODEL_REPLACED = Operation(
     "a model call in place of another",
@@ -81,6 +83,17 @@ TOOL_CONFIRMED = Operation("tool call, decided again", ("decide_tool_call",))
 OUTPUT = Operation("something shown", ("transform_output", "decide_output"))
 WRITE = Operation("memory write", ("transform_memory_write", "decide_memory_write"), "wrote")
 READ = Operation("memory read", ("decide_memory_read", "transform_memory_result"), "read")
+EMBED = Operation(
+    "embedding",
+    (
+        "transform_embedding_request", "decide_embedding_request", "around_embedding_call", "reserve", "settle",
+        "transform_embedding_response", "decide_embedding_response",
+    ),
+    "embedded",
+)  # fmt: skip
+EMBED_AGAIN = Operation("another attempt at an embedding", ("around_embedding_call", "reserve", "settle"), "embedded")
+EMBED_ANSWERED = EMBED.without("embedding, answered", "around_embedding_call", "reserve", "settle")
+EMBED_ANSWERED_AROUND = EMBED.without("embedding, answered by a layer", "reserve", "settle")
 QUESTION = Operation("question to a person", ("decide_question", "answer_question"), "questioned")
 APPROVAL = Operation("approval", ("resolve_approval",))
 
@@ -104,6 +117,7 @@ _REQUESTS = {
     "memory_write": "decide_memory_write",
     "memory_read": "decide_memory_read",
     "question": "decide_question",
+    "embedding": "decide_embedding_request",
 }
 """What sinks are told of before it is executed: the operation's name, and the hook that decides about it."""
 
@@ -121,8 +135,9 @@ class EntryPath:
     what the tool ``probe_nested`` does; ``settings`` are fields of HostSettings. ``installed`` says
     which of the suite's plugins come by entry point instead of in code; ``functions``: its tools
     are functions instead of objects; ``durable``: its sessions have to be kept. ``cut`` and
-    ``whole`` are how the model streams. ``repeats`` are operations that it shares with another
-    path, which tests them against what refuses and changes them; on this one they have to fire.
+    ``whole`` are how the model streams, ``failures`` how often the embedder fails at first.
+    ``repeats`` are operations that it shares with another path, which tests them against what
+    refuses and changes them; on this one they have to fire.
     """
 
     name: str
@@ -140,6 +155,7 @@ class EntryPath:
     repeats: tuple[Operation, ...] = ()
     other: tuple[Reply, ...] = ()
     cut: int | None = None
+    failures: int = 0
     whole: bool = False
 
     def operations(self) -> Iterator[tuple[str, Operation]]:
@@ -155,12 +171,14 @@ class EntryPath:
         return sum(hook in each.hooks for _, each in self.operations())
 
     def executes(self) -> Counter[str]:
-        """Return how often a provider is asked, a tool runs, a store is written to and read."""
+        """Return how often a provider is asked, a tool runs, a store is written to and read, texts are embedded."""
         return Counter(each.executes for _, each in self.operations() if each.executes)
 
     def decided(self) -> tuple[str, ...]:
         """Return the kinds of operations that are decided about on this path, as records name them."""
-        return tuple(name for name, hook in _REQUESTS.items() if self.times(hook))
+        counts = self.executes()["counted"]
+        found = [name for name, hook in _REQUESTS.items() if self.times(hook) > (counts if name == "model_call" else 0)]
+        return (*found, *(["count"] if counts else []))
 
     def about(self) -> tuple[str, ...]:
         """Return those of its hooks that this path tests against what they refuse and change."""

@@ -21,13 +21,14 @@ from pluggent_plugin_loader.validation import HOLDING
 
 from pluggent_testing.paths.operations import EntryPath
 from pluggent_testing.paths.probes import listener
-from pluggent_testing.paths.stage import Capabilities, Log, Model, Opener, Stage, Store, Tools
+from pluggent_testing.paths.stage import Capabilities, Log, Model, Opener, PathEmbedder, Stage, Store, Tools
 
 PATIENCE_S = 30.0
 """How long one run may take before it counts as hanging."""
 
 Plugins = Callable[[Log], Iterable[object]]
-_KINDS = (("provide_providers", "providers"), ("provide_memory", "memory"), ("provide_tools", "tools"))
+_KINDS = (("provide_providers", "providers"), ("provide_memory", "memory"), ("provide_tools", "tools"),
+          ("provide_embedders", "embedders"))  # fmt: skip
 
 
 def play(
@@ -42,10 +43,11 @@ def play(
     stage.ours = (listener(log), *plugins(log), *path.plugins(log))
     names = ("paths", "paths-other") if path.other else ("paths",)
     models, store, tools = [Model(log, name, path) for name in names], Store(log), Tools(stage)
+    embedder = PathEmbedder(log, path)
     if path.installed == "everything":
-        _install(stage.options, [*models, store, tools, *stage.ours])
+        _install(stage.options, [*models, store, embedder, tools, *stage.ours])
     else:
-        stage.options["plugins"] = [*stage.options["plugins"], Capabilities(models, store), *stage.ours]
+        stage.options["plugins"] = [*stage.options["plugins"], Capabilities(models, store, embedder), *stage.ours]
     if path.installed == "tools":
         _install(stage.options, [tools])
     given = tools.all() if path.installed == "nothing" else ["paths-tools"]

@@ -308,10 +308,18 @@ def changed(hook: str, event: Any) -> Any:
             for_user = None if output.for_user is None else cleaned(output.for_user)
             data = _everywhere(output.data, cleaned)
             return attrs.evolve(output, for_model=cleaned(_plain(output.for_model)), for_user=for_user, data=data)
+        case e.EmbeddingRequestEvent() | e.EmbeddingResponseEvent():
+            return _embedding(event)
         case e.MemoryWriteEvent() | e.MemoryResultEvent():
             return [_item(item) for item in event.items]
         case _:
             raise AssertionError(f"the path matrix does not know what {hook} changes: add it to probes.changed")
+
+
+def _embedding(event: e.EmbeddingRequestEvent | e.EmbeddingResponseEvent) -> Any:
+    if isinstance(event, e.EmbeddingRequestEvent):
+        return attrs.evolve(event.request, texts=map(cleaned, event.request.texts))
+    return attrs.evolve(event.response, model=cleaned(event.response.model))
 
 
 def _message(message: Message) -> Message:

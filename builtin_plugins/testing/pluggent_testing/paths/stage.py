@@ -13,6 +13,7 @@ from pluggent_cli.sessions.export import as_document, as_markdown
 from pluggent_cli.sessions.reader import read_session
 from pluggent_cli.sessions.store import Sessions
 from pluggent_hookspecs import Json, errors
+from pluggent_hookspecs.embeddings import Embedder, EmbeddingRequest, EmbeddingResponse
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import ProvideEvent, Scope
 from pluggent_hookspecs.markers import hookimpl
@@ -27,11 +28,11 @@ from pluggent_host.transcript.codec import to_json
 from pluggent_host.turns.result import TurnResult
 from pluggent_plugin_loader.validation import HOLDING
 
-from pluggent_testing.fakes import ScriptedModel
+from pluggent_testing.fakes import ScriptedEmbedder, ScriptedModel
 from pluggent_testing.paths.operations import EntryPath
 
 ENTERED = "entered"
-EXECUTED = ("asked", "ran", "wrote", "read", "questioned")
+EXECUTED = ("asked", "ran", "wrote", "read", "questioned", "embedded", "counted")
 
 
 @attrs.frozen(eq=False)
@@ -154,7 +155,7 @@ class Stage:
         return "\n".join([*(repr(each.value) for each in self.log.of("observed", "recorded")), *self._kept()])
 
     def _told(self) -> list[Noted]:
-        told = self.log.of("observed", "recorded", "streamed", "asked", "told")
+        told = self.log.of("observed", "recorded", "streamed", "asked", "embedded", "counted", "told")
         if self.options["config"].stream != "provisional":
             return told
         # What is shown provisionally may be discarded; what came before such an event is void.
@@ -186,6 +187,11 @@ class Model(ScriptedModel):
     async def complete(self, request: ModelRequest) -> ModelResponse:
         self._log.note("asked", request)
         return await super().complete(request)
+
+    async def count(self, request: ModelRequest) -> int:
+        """Count a token for each message."""
+        self._log.note("counted", request)
+        return len(request.messages)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         if self._path.whole:
@@ -241,12 +247,31 @@ class Store:
         """Close nothing: it is only memory."""
 
 
-class Capabilities:
-    """Two models and the store as one plugin, for hosts that are given them in code."""
+class PathEmbedder(ScriptedEmbedder):
+    """The embedder of a path: it fails as often as the path says. The name of its model is what it says."""
 
-    def __init__(self, models: Sequence[Model], store: Store) -> None:
+    name = "paths"
+
+    def __init__(self, log: Log, path: EntryPath) -> None:
+        super().__init__(*[_UNUSABLE] * path.failures)
+        self._log = log
+
+    async def embed(self, request: EmbeddingRequest) -> EmbeddingResponse:
+        self._log.note("embedded", request)
+        return attrs.evolve(await super().embed(request), model="answer-vectors")
+
+
+_UNUSABLE = ProviderError(ProviderErrorKind.AUTHENTICATION, "no entry", provider="paths")
+"""Of a kind that no plugin retries."""
+
+
+class Capabilities:
+    """Two models, the store and the embedder as one plugin, for hosts that are given them in code."""
+
+    def __init__(self, models: Sequence[Model], store: Store, embedder: PathEmbedder) -> None:
         self._models = models
         self._store = store
+        self._embedder = embedder
 
     @hookimpl
     def provide_providers(self, event: ProvideEvent) -> list[Provider]:
@@ -255,6 +280,10 @@ class Capabilities:
     @hookimpl
     def provide_memory(self, event: ProvideEvent) -> list[MemoryStore]:
         return [self._store]
+
+    @hookimpl
+    def provide_embedders(self, event: ProvideEvent) -> list[Embedder]:
+        return [self._embedder]
 
 
 @attrs.frozen(eq=False)

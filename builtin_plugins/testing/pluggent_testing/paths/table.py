@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pluggent_hookspecs.embeddings import EmbeddingResponse, Vectors
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.tools import ToolOutput
 
@@ -15,6 +16,11 @@ from pluggent_testing.fakes import Reply, call
 from pluggent_testing.paths import parts, ways
 from pluggent_testing.paths.operations import (
     APPROVAL,
+    COUNT,
+    EMBED,
+    EMBED_AGAIN,
+    EMBED_ANSWERED,
+    EMBED_ANSWERED_AROUND,
     MODEL,
     MODEL_AGAIN,
     MODEL_ANSWERED,
@@ -192,6 +198,9 @@ BELOW = (
         nested=parts.nested_all, plugins=parts.knowing,
     ),
     EntryPath("memory", ("Host.memory", *MEMORY_ACCESS), {"api": MEMORY}, ways.memory),
+    EntryPath("count", ("Host.count",), {"api": (COUNT,)}, ways.count),
+    EntryPath("embed", ("Host.embed",), {"api": (EMBED,)}, ways.embedding),
+    EntryPath("embed-installed", ("Host.embed",), {"api": (EMBED,)}, ways.embedding, installed="everything"),
 )  # fmt: skip
 
 # ---- people -----------------------------------------------------------------------------
@@ -230,6 +239,13 @@ PEOPLE = (
         )
         for hook, times in (("decide_memory_write", 2), ("decide_memory_read", 3))
     ),
+    *(
+        EntryPath(
+            f"approved-{hook.removeprefix('decide_').replace('_', '-')}", ("Host.embed",),
+            {"api": (EMBED, APPROVAL)}, ways.embedding, plugins=parts.approving(hook),
+        )
+        for hook in ("decide_embedding_request", "decide_embedding_response")
+    ),
     EntryPath(
         "approved-nested", ("ToolContext.call_tool",), {"api": (*SILENT_CALL, APPROVAL), "tool": (TOOL, APPROVAL)},
         ways.saying_once(), NESTED_CALL, plugins=parts.approving("decide_tool_call"), nested=parts.nested_tool,
@@ -243,6 +259,7 @@ PEOPLE = (
 # ---- answers, repetitions, replacements -------------------------------------------------
 
 ANSWER = "reply-from a plugin"
+VECTORS = EmbeddingResponse(Vectors.of([(1.0, 0.0), (0.0, 1.0)]), model="answer-from a plugin")
 ALTERED = (
     EntryPath(
         "respond-input", (SAY,), {"api": (TURN_ANSWERED, OUTPUT)}, ways.saying_once(),
@@ -268,6 +285,22 @@ ALTERED = (
         "answer-around-tool", (SAY,), {"api": (TURN, *ROUND, TOOL_ANSWERED_AROUND, *ROUND, OUTPUT)},
         ways.saying_once(), batch("tool"),
         plugins=parts.answering("around_tool_call", ToolOutput("result-of a plugin")),
+    ),
+    EntryPath(
+        "approved-count", ("Host.count",), {"api": (COUNT, APPROVAL)}, ways.count,
+        plugins=parts.approving("decide_model_request"),
+    ),
+    EntryPath(
+        "respond-embedding", ("Host.embed",), {"api": (EMBED_ANSWERED,)}, ways.embedding,
+        plugins=parts.responding("decide_embedding_request", VECTORS),
+    ),
+    EntryPath(
+        "answer-around-embedding", ("Host.embed",), {"api": (EMBED_ANSWERED_AROUND,)}, ways.embedding,
+        plugins=parts.answering("around_embedding_call", VECTORS),
+    ),
+    EntryPath(
+        "retry-embedding", ("Host.embed",), {"api": (EMBED, EMBED_AGAIN)}, ways.embedding, failures=1,
+        plugins=parts.repeating("around_embedding_call", parts.until_it_works),
     ),
     EntryPath(
         "retry", (SAY,), {"api": (TURN, *ROUND, MODEL_AGAIN, OUTPUT)}, ways.saying_once(), (fails, "reply-2"),
@@ -342,6 +375,8 @@ WITHOUT_LOOP = (
     EntryPath(
         "sync-memory", ("SyncHost.memory", *SYNC_MEMORY), {"api": MEMORY}, ways.sync_memory, opens=True,
     ),
+    EntryPath("sync-count", ("SyncHost.count",), {"api": (COUNT,)}, ways.sync_count, opens=True),
+    EntryPath("sync-embed", ("SyncHost.embed",), {"api": (EMBED,)}, ways.sync_embedding, opens=True),
     EntryPath("run_sync", ("Host.run_sync",), {"api": CALL_TURN}, ways.run_sync, ONE_CALL, opens=True),
 )  # fmt: skip
 

@@ -18,6 +18,7 @@ from pluggent_testing.paths.stage import Stage
 
 Way = Callable[[Stage, Host], Coroutine[Any, Any, None]]
 
+TEXTS = ("said-one", "said-two")
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(24)
 
 
@@ -102,6 +103,16 @@ def lent(
 async def memory(on: Stage, host: Host) -> None:
     """Use memory without a session."""
     await remembered(on, host.memory("paths"))
+
+
+async def embedding(on: Stage, host: Host) -> None:
+    """Embed two texts without a session."""
+    await on.enter(host.embed("paths/m", TEXTS))
+
+
+async def count(on: Stage, host: Host) -> None:
+    """Let a vendor count the tokens of a request."""
+    await on.enter(host.count("paths/m", [Message.user("said-1")]))
 
 
 async def history(on: Stage, host: Host) -> None:
@@ -195,6 +206,18 @@ def sync_memory(on: Stage) -> None:
         on.enter_sync(lambda: store.get("paths", "key-one"))
         on.enter_sync(lambda: store.list(MemoryQuery("paths", prefix="key-two")))
         on.enter_sync(lambda: store.search("paths", "key-three"))
+
+
+def sync_count(on: Stage) -> None:
+    """Let a vendor count tokens, without a loop."""
+    with on.open_sync() as host:
+        on.enter_sync(lambda: host.count("paths/m", [Message.user("said-1")]))
+
+
+def sync_embedding(on: Stage) -> None:
+    """Embed two texts without a loop."""
+    with on.open_sync() as host:
+        on.enter_sync(lambda: host.embed("paths/m", TEXTS))
 
 
 def sync_stream_resume(on: Stage) -> None:

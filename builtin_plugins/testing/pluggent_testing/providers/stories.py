@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pluggent_function_tools.arguments import ArgumentProblems, canonical, parse
 from pluggent_hookspecs import (
+    CachePoint,
     Deny,
     Message,
     ProvideEvent,
@@ -244,7 +245,9 @@ class _Shape:
 
     def _said(self, message: Message) -> str:
         calls = ", ".join(f"{self._number(call.id)} {call.name} {_arguments(call)}" for call in message.tool_calls)
-        parts = [self._part(part) for part in message.content if not isinstance(part, Reasoning | VendorPart)]
+        parts = [
+            self._part(part) for part in message.content if not isinstance(part, Reasoning | VendorPart | CachePoint)
+        ]
         whose = f"result of {self._number(message.tool_call_id or '')}" if message.role is Role.TOOL else message.role
         # Without words, several parts of text are as good as one.
         return " ".join(filter(None, [f"{whose}:", *(part for part, _ in groupby(parts)), calls and f"-> {calls}"]))

@@ -3,15 +3,21 @@
 from pluggent_testing.providers.asking import Made, opened
 from pluggent_testing.wires.anthropic import AnthropicWire
 from pluggent_testing.wires.conformance import WireConformance
+from pluggent_testing.wires.converse import ConverseWire
 from pluggent_testing.wires.format import Fault, Says, Wire
+from pluggent_testing.wires.gemini import GeminiWire
+from pluggent_testing.wires.ollama import OllamaWire
 from pluggent_testing.wires.openai import OpenAIWire
 from pluggent_testing.wires.responses import ResponsesWire
 from pluggent_testing.wires.server import WireServer
 
 __all__ = [
     "AnthropicWire",
+    "ConverseWire",
     "Fault",
+    "GeminiWire",
     "Made",
+    "OllamaWire",
     "OpenAIWire",
     "ResponsesWire",
     "Says",

@@ -27,6 +27,7 @@ from pluggent_hookspecs import (
 
 from pluggent_testing.providers.asking import Ask, Tell, noted, outcome, whole
 from pluggent_testing.providers.values import check_deltas, check_value, check_written_down
+from pluggent_testing.wires.format import Wire
 from pluggent_testing.wires.http_server import Steps, answer
 from pluggent_testing.wires.server import WireServer
 from pluggent_testing.wires.suite import WireSuite
@@ -69,13 +70,11 @@ class Damage(WireSuite):
     @pytest.mark.parametrize("name", [*DAMAGES, "nothing"])
     def test_a_damaged_stream_is_read_or_refused(self, told: Tell, server: WireServer, name: str) -> None:
         self.needs_streams()
-        if not self.wire.is_sse:
-            pytest.skip("for server-sent events alone")
         events = self.wire.events(REPLY)
         plans = {
             (number, *path): server.by_event([b"".join([*events[:number], event, *events[number + 1 :]])])
             for number, good in enumerate(events)
-            for path, event in _damaged_events(good, name)
+            for path, event in _damaged_events(self.wire, good, name)
         }
         self._tell(told, server, plans, _checked_stream)
 
@@ -158,11 +157,10 @@ def _damaged(value: Any, path: Path, name: str) -> Any:
     return changed
 
 
-def _damaged_events(event: bytes, name: str) -> Iterator[tuple[Path, bytes]]:
-    before, mark, data = event.partition(b"data: ")
+def _damaged_events(wire: Wire, event: bytes, name: str) -> Iterator[tuple[Path, bytes]]:
     try:
-        good = json.loads(data)
+        good = json.loads(wire.data(event))
     except ValueError:
         return  # an end mark that is no JSON
     for path in _paths(good):
-        yield path, before + mark + json.dumps(_damaged(good, path, name)).encode() + b"\n\n"
+        yield path, wire.with_data(event, json.dumps(_damaged(good, path, name)).encode())

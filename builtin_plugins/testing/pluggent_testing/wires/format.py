@@ -67,7 +67,9 @@ class Wire(ABC):
     is what a base URL ends with. ``is_sse``: streams are server-sent events. ``own_fields`` are
     names of a request's body that belong to the provider, which no user may set by
     ``parameters.extra``. ``vendor_part`` is a part that this vendor sends and wants back as it is.
-    ``idle_events`` are events that may come at any place of a stream and say nothing.
+    ``idle_events`` are events that may come at any place of a stream and say nothing. ``names_replies``:
+    a reply says which model made it, and has an id. ``dates_models``: a list of models says when each was made.
+    ``arguments_are_objects``: a call's arguments are an object of the answer, in streams too, and never text.
     """
 
     format: ClassVar[str] = ""
@@ -79,11 +81,27 @@ class Wire(ABC):
     own_fields: ClassVar[tuple[str, ...]] = ()
     vendor_part: ClassVar[VendorPart | None] = None
     idle_events: ClassVar[tuple[bytes, ...]] = ()
+    names_replies: ClassVar[bool] = True
+    arguments_are_objects: ClassVar[bool] = False
+    dates_models: ClassVar[bool] = True
 
     def wants_stream(self, asked: Received) -> bool:
         """Tell whether a request asks for a stream."""
         body: Mapping[str, Json] = asked.json
         return body.get("stream") is True
+
+    def names_model(self, asked: Received, model: str) -> bool:
+        """Tell whether a request names *model*."""
+        return model in (asked.json.get("model"), *asked.path.partition("?")[0].split("/models/"))
+
+    def data(self, event: bytes) -> bytes:
+        """Return the JSON of *event*, which is what follows ``data:`` in server-sent events."""
+        return event.partition(b"data: ")[2].rstrip(b"\n")
+
+    def with_data(self, event: bytes, data: bytes) -> bytes:
+        """Return *event* with other data in it, which need be no JSON."""
+        before, mark, _ = event.partition(b"data: ")
+        return before + mark + data + b"\n\n"
 
     @abstractmethod
     def whole(self, reply: ModelResponse) -> bytes:

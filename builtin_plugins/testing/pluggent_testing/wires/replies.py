@@ -141,7 +141,8 @@ class WireReplies(WireSuite):
             else:
                 assert content_of(reply) == content_of(expected)
             assert reply.usage == expected.usage
-            assert (reply.model, reply.id) == (expected.model, expected.id)
+            if self.wire.names_replies:
+                assert (reply.model, reply.id) == (expected.model, expected.id)
 
         told(story)
 
@@ -182,7 +183,9 @@ class WireReplies(WireSuite):
         async def story(provider: Provider) -> None:
             reply = await streamed(provider, self.request(tools=self.some_tools))
             assert content_of(reply) == content_of(CALLING)
-            assert (reply.model, reply.id, reply.usage) == (CALLING.model, CALLING.id, CALLING.usage)
+            assert reply.usage == CALLING.usage
+            if self.wire.names_replies:
+                assert (reply.model, reply.id) == (CALLING.model, CALLING.id)
 
         told(story)
 
@@ -244,6 +247,8 @@ class WireReplies(WireSuite):
     ) -> None:
         if self.asks_whole(ask):
             self.needs(Says.ARGUMENTS_AS_TEXT)
+        if self.wire.arguments_are_objects:
+            pytest.skip("in this format arguments are objects")
         server.will(server.reply(_reply((), (ToolCall("call_a", "weather", text),))))
 
         async def story(provider: Provider) -> None:
@@ -283,14 +288,12 @@ class WireReplies(WireSuite):
         self, told: Tell, server: WireServer, text: str
     ) -> None:
         self.needs_streams()
-        if not self.wire.is_sse:
-            pytest.skip("for server-sent events alone")
         events = self.wire.events(_reply("a"))
         at = next(at for at, event in enumerate(events) if b'"a"' in event)
         pieces = json.dumps(text)[1:-1].split("|")
-        halves = [events[at].replace(b'"a"', b'"%b"' % piece.encode()) for piece in pieces]
+        halves = [self._saying(events[at], b'"%b"' % piece.encode()) for piece in pieces]
         said = json.dumps(text.replace("|", "")).encode()  # what is said again of the whole text
-        server.will(server.by_event([*events[:at], *halves, *(e.replace(b'"a"', said) for e in events[at + 1 :])]))
+        server.will(server.by_event([*events[:at], *halves, *(self._saying(e, said) for e in events[at + 1 :])]))
 
         async def story(provider: Provider) -> None:
             reply = check_reply(await streamed(provider, self.request()))
@@ -298,6 +301,10 @@ class WireReplies(WireSuite):
             assert reply.message.text == _joined_pairs(text.replace("|", ""))
 
         told(story)
+
+    def _saying(self, event: bytes, said: bytes) -> bytes:
+        """Return *event* with *said* where it says "a"."""
+        return self.wire.with_data(event, self.wire.data(event).replace(b'"a"', said))
 
     @both
     @pytest.mark.parametrize("count", NO_COUNTS, ids=lambda count: count.decode())
@@ -346,7 +353,8 @@ class WireReplies(WireSuite):
             if not isinstance(provider, ListsModels):
                 pytest.skip("this provider lists no models")
             listed = await provider.list_models()
-            assert [(model.id, model.created) for model in listed] == [(model.id, model.created) for model in MODELS]
+            dated = [(model.id, model.created if self.wire.dates_models else None) for model in MODELS]
+            assert [(model.id, model.created) for model in listed] == dated
 
         told(story)
 

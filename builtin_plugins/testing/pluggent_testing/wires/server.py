@@ -80,8 +80,9 @@ class WireServer(LoopbackServer):
         return lambda asked: stream if self.wire.wants_stream(asked) else whole
 
     def changed(self, reply: ModelResponse, change: Callable[[bytes], bytes]) -> Plan:
-        """Return the plan to answer with *reply*, the bytes of its events, or of the whole, passed through *change*."""
-        events = [change(event) for event in self.wire.events(reply)]
+        """Return the plan to answer with *reply*, the data of its events, or the whole, passed through *change*."""
+        wire = self.wire
+        events = [wire.with_data(event, change(wire.data(event))) for event in wire.events(reply)]
         return self.either(answer(change(self.wire.whole(reply))), self.by_event(events))
 
     def fault(self, fault: Fault) -> Steps:

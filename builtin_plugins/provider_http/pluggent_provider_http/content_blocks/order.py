@@ -1,6 +1,6 @@
 """The order of a reply's blocks, where a message of the contract does not show it.
 
-Neighbouring texts become one part and calls are kept apart from the parts, so what the API sent as
+Neighbouring texts become one part and calls are kept apart from the parts, so what a server sent as
 text, call, text, or as texts with citations of their own, is kept as a short list with the
 message: a number is a text of so many characters, ``part`` the next other part, ``call`` the
 next call, an object a text with more fields. Pure.
@@ -8,7 +8,7 @@ next call, an object a text with more fields. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias, cast
 
@@ -16,6 +16,8 @@ from pluggent_hookspecs import Part, Text, thaw
 
 Object: TypeAlias = dict[str, Any]
 Entry: TypeAlias = "int | str | Mapping[str, Any]"
+Said: TypeAlias = Callable[[str, Object], Object]
+"""Makes the block of a text that has these fields beside it."""
 
 
 def needed(layout: Sequence[Entry]) -> bool:
@@ -32,25 +34,26 @@ def needed(layout: Sequence[Entry]) -> bool:
 
 
 def arranged(
-    parts: Sequence[tuple[Part, Sequence[Object]]], calls: Sequence[Object], layout: object
+    parts: Sequence[tuple[Part, Sequence[Object]]], calls: Sequence[Object], layout: object, said: Said
 ) -> list[Object] | None:
     """Return the blocks of *parts* and *calls* in the order of *layout*, None if it does not fit.
 
     It does not if the message was changed since. Parts behind the last that it names
-    are added at the end.
+    are added at the end. *said* makes the block of a text.
     """
     if not isinstance(layout, Sequence) or isinstance(layout, str):
         return None
-    walk = _Walk(parts, calls)
+    walk = _Walk(parts, calls, said)
     entries = cast("Sequence[Entry]", layout)
     blocks = [block for entry in entries for block in walk.take(entry)]
     return [*blocks, *walk.rest()] if walk.fits() else None
 
 
 class _Walk:
-    def __init__(self, parts: Sequence[tuple[Part, Sequence[Object]]], calls: Sequence[Object]) -> None:
+    def __init__(self, parts: Sequence[tuple[Part, Sequence[Object]]], calls: Sequence[Object], said: Said) -> None:
         self._parts = list(parts)
         self._calls = list(calls)
+        self._said = said
         self._text = ""
         self._failed = False
 
@@ -95,8 +98,4 @@ class _Walk:
         if len(text) != length or length <= 0:
             self._failed = True
         elif text.strip():
-            yield {
-                "type": "text",
-                "text": text,
-                **{name: thaw(more) for name, more in fields.items() if name != "text"},
-            }
+            yield self._said(text, {name: thaw(more) for name, more in fields.items() if name != "text"})

@@ -1,0 +1,1 @@
+"""Models at Amazon Bedrock, through its Converse API, as a pluggent provider; see ``plugin.Bedrock``."""

@@ -1,0 +1,1 @@
+"""The catalog of models on the command line: what is known without asking a provider."""

@@ -1,0 +1,1 @@
+"""Google's Gemini models through generateContent, by key or at Vertex AI, as a pluggent provider; see ``plugin``."""

@@ -1,0 +1,1 @@
+"""What Amazon's services need beside plain HTTP: signed requests, credentials, event streams."""
