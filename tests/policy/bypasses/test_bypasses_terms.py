@@ -65,6 +65,20 @@ async def test_what_a_plugin_answers_in_place_of_a_resumed_turn_passes_the_outpu
         assert_whole(on.session.history)
 
 
+async def test_what_a_plugin_answers_in_place_of_a_resumed_turn_follows_a_result_for_each_call():
+    """Rule 20."""
+
+    async def around(event: Any, call_next: Any) -> Any:
+        return Message.assistant("not today") if event.resumed else await call_next()
+
+    async with paused(call("write"), plugins=(hooked(around_turn=around),)) as on:
+        result = await on.session.resume(answers(on))
+
+        assert (result.why, result.text, on.session.paused) == (Why.COMPLETED, "not today", False)
+        assert_whole(on.session.history)
+        assert on.session.history[-1].text == "not today"
+
+
 async def test_a_busy_session_takes_no_answers():
     entered, go = asyncio.Event(), asyncio.Event()
 
