@@ -36,7 +36,7 @@ class Access:
         """Read the key, or get the credentials that sign. Raises ProviderError."""
         if self._server.base_url == NO_REGION:
             problem = "no region is set: set region, AWS_REGION, or region of the profile in ~/.aws/config"
-            raise self._faults.error(Kind.BAD_REQUEST, problem)
+            raise self._faults.error(Kind.AUTHENTICATION, problem)  # as without a key: it is not set up
         self._key = self._read_key()
         if self._key is None:
             if not self._server.region:

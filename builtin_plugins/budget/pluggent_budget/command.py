@@ -16,7 +16,7 @@ from pluggent_hookspecs import Command, ConfigError, ProvideEvent, hookimpl
 from pluggent_budget.accounts import Rule, Standing, rule_of
 from pluggent_budget.amounts import UNITS, WALL
 from pluggent_budget.ledger_file import accept_clock, connected, latest_ms, standing_of, unusable
-from pluggent_budget.messages import BEHIND_S, SECTION, behind, plain
+from pluggent_budget.messages import BEHIND_S, LONGEST_PATH, SECTION, behind, plain
 from pluggent_budget.periods import Calendar, Clock, HighWater
 from pluggent_budget.settings import BudgetSettings
 
@@ -127,7 +127,7 @@ class BudgetCommand:
         if self._settings.file is None:
             yield f"No limit is kept in a file ({SECTION} path): those of turns and sessions live in the host alone."
             return
-        yield f"ledger {plain(str(self._settings.file))}"
+        yield f"ledger {plain(str(self._settings.file), LONGEST_PATH)}"
         if self._behind_s >= BEHIND_S:
             yield behind(self._behind_s, self._settings.file)
         for line in lines:

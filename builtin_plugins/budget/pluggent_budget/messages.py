@@ -19,6 +19,8 @@ BEHIND_S = 3600.0
 DAY_S = 86_400.0
 SHOWN = 80
 """Characters of one value in a sentence."""
+LONGEST_PATH = 4_096
+"""Characters of a path: a cut one is of no use."""
 
 
 def no_price(event: ReserveEvent, account: Account) -> Deny:
@@ -87,9 +89,10 @@ def behind(seconds: float, path: Path) -> str:
     'the clock is 2 hours behind the latest moment that the ledger l.db knows: it counts'
     """
     count, unit = (seconds / DAY_S, "day") if seconds >= DAY_S else (seconds / 3600, "hour")
+    ledger = plain(str(path), LONGEST_PATH)
     return (
         f"the clock is {count:,.0f} {unit}{'s' * (round(count) != 1)} behind the latest moment that the ledger"
-        f" {plain(str(path))} knows: it counts in that moment's day and month until the clock has come to it."
+        f" {ledger} knows: it counts in that moment's day and month until the clock has come to it."
         " If the clock was wrong before and is right now: pluggent budget --accept-clock"
     )
 
@@ -126,13 +129,13 @@ def _of_whom(account: Account) -> str:
     return f" ({', '.join(about)})"
 
 
-def plain(text: str) -> str:
+def plain(text: str, most: int = SHOWN) -> str:
     r"""Return *text*, which may come from anywhere, short and without control characters.
 
     >>> plain("ann\x1b[2J"), plain("")
     ('ann\\x1b[2J', '(none)')
     """
-    cut = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    cut = text if len(text) <= most else f"{text[:most]}…"
     escaped = (one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in cut)
     return "".join(escaped) or "(none)"
 

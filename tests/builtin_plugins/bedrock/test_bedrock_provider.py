@@ -185,7 +185,7 @@ async def test_without_a_region_nothing_is_sent_and_it_says_where_to_set_one():
 
     error = await refusal(provider)
 
-    assert error.kind is Kind.BAD_REQUEST
+    assert error.kind is Kind.AUTHENTICATION
     assert "no region is set: set region, AWS_REGION, or region of the profile" in str(error)
 
 

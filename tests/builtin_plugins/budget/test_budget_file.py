@@ -7,7 +7,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -259,17 +258,16 @@ def test_a_full_disk_refuses_and_what_was_spent_is_booked_when_there_is_space_ag
     assert total(path) == 42 + 7
 
 
-def test_a_ledger_that_may_not_be_written_is_refused_when_the_host_opens() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "ledger.db")
-        with opened(path):
-            pass
-        path.chmod(0o444)
-        path.parent.chmod(0o555)
+def test_a_ledger_that_may_not_be_written_is_refused_when_the_host_opens(disk_path: Path) -> None:
+    path = disk_path / "ledger.db"  # another user looks at it, who is not let into the other temporary folders
+    with opened(path):
+        pass
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
 
-        (told,) = said("readonly", path)
+    (told,) = said("readonly", path)
 
-        path.parent.chmod(0o755)
+    path.parent.chmod(0o755)
     assert "cannot be used as the ledger" in told
     assert "readonly" in told
 

@@ -76,7 +76,10 @@ def test_a_package_announces_nothing_for_the_provider_of_another(cli):
             "fats",
             "'fats' is not a model: write provider/model, such as openai/gpt-5-mini, or an alias; did you mean 'fast'?",
         ),
-        ("qwen", "need no provider: haiku, opus, sonnet (anthropic); chatgpt, gpt, o1, o3, o4 (openai). Providers: "),
+        (
+            "qwen",
+            "need no provider: haiku, opus, sonnet (anthropic); gemini (gemini); chatgpt, gpt, o1, o3, o4 (openai).",
+        ),
     ],
 )
 def test_a_name_that_nothing_explains_gets_advice(cli, name, says):

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
+from urllib.error import HTTPError
 from urllib.parse import parse_qsl, urlencode, urlsplit
 from urllib.request import urlopen
 
@@ -193,8 +194,12 @@ async def browsed(url: str) -> Page:
 
 def _fetched(url: str) -> Page:
     # Not our library: what it logs of the codes that a browser brings is nothing of ours.
-    with urlopen(url, timeout=PERSON_S) as page:  # noqa: S310 (an address of our own test)
-        return Page(page.status, page.headers, page.read().decode())
+    try:
+        with urlopen(url, timeout=PERSON_S) as page:  # noqa: S310 (an address of our own test)
+            return Page(page.status, page.headers, page.read().decode())
+    except HTTPError as error:
+        error.close()  # it is the answer, too, with its connection
+        raise
 
 
 async def logged_in(
