@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
+import math
 from collections import OrderedDict
-from collections.abc import Coroutine, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from typing import Any, Self, cast
 
 import anyio
 from mcp.shared.exceptions import MCPError
@@ -121,7 +121,7 @@ class Calls:
     async def wait(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolOutput:
         """Have the host call a tool that waits for a change: without a slot, and without questions to anybody."""
         call = self._operations.call_tool(name, arguments, origin=ORIGIN, principal=principal(context))
-        return await _finished(_caught(call, None))
+        return await _Finished(_caught(call, None))
 
     async def note_roots(self, context: Context, _: NotificationParams | None) -> None:
         """Note that the client of *context* works in other folders now."""
@@ -144,7 +144,7 @@ class Calls:
             on_log=notifier.logged, requester=person,
         )  # fmt: skip
         client = ClientRequests(context, self._root_changes.get(session_of(context), 0))
-        return await _finished(_caught(call, client))
+        return await _Finished(_caught(call, client))
 
 
 def principal(context: Context) -> str:
@@ -157,7 +157,7 @@ def principal(context: Context) -> str:
 
 async def _caught(call: Any, client: ClientRequests | None) -> ToolOutput:
     """Return the output of *call*, whatever happens; below it *client* may be asked."""
-    CLIENT.set(client)  # for this task alone
+    before = CLIENT.set(client)
     try:
         output: ToolOutput = (await call).output
     except ConfigError as error:
@@ -167,49 +167,46 @@ async def _caught(call: Any, client: ClientRequests | None) -> ToolOutput:
     except Exception:  # noqa: BLE001 (a fault of the host: what it says is for its log, not for a client)
         _LOG.exception("a call failed in the host")
         return ToolOutput.error("the call failed in the host; its log says why")
+    finally:
+        CLIENT.reset(before)
     return output
 
 
-async def _finished(call: Coroutine[Any, Any, ToolOutput]) -> ToolOutput:
-    """Return what *call* comes to. A cancellation cancels it, too, and waits for its end.
+class _Finished:
+    """Awaits *call* to its end; a cancellation reaches it once.
 
-    The SDK cancels again and again until its scope is left, which would cut off what the host
-    does at the end of a call. So the call has a task of its own. It says itself what it came to: a
-    wait for its end would take two more trips through the loop.
+    The SDK cancels again and again until its scope is left, which would cut off what the host does at
+    the end of a call. From its first cancellation on the call is shielded. A task of its own would do
+    that, too, and cost each call two trips through the loop.
     """
-    answer: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
 
-    async def run() -> None:
-        # A CancelledError that is not the client's would end the connection.
-        output = ToolOutput.error("the call was cancelled in the host")
+    def __init__(self, call: Coroutine[Any, Any, ToolOutput]) -> None:
+        self._call = call
+
+    def __await__(self) -> Generator[Any, Any, ToolOutput]:
+        step: Callable[[Any], Any] = self._call.send
+        value: Any = None
+        shield: anyio.CancelScope | None = None
         try:
-            output = await call
+            while True:
+                try:
+                    waits_for = step(value)
+                except StopIteration as ended:
+                    return cast("ToolOutput", ended.value)
+                try:
+                    value = yield waits_for
+                    step = self._call.send
+                except BaseException as error:  # noqa: BLE001 (all of it is for the call)
+                    step, value = self._call.throw, error
+                    if shield is None and anyio.current_effective_deadline() == -math.inf:  # by the SDK
+                        shield = anyio.CancelScope(shield=True)
+                        shield.__enter__()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if shield is not None or (task is not None and task.cancelling()):
+                raise
+            # One that is not the client's would end the connection.
+            return ToolOutput.error("the call was cancelled in the host")
         finally:
-            if not answer.done():
-                answer.set_result(output)
-
-    task = _start(run())
-    try:
-        return await answer
-    finally:
-        await _ended(task)
-
-
-if sys.version_info >= (3, 12):
-
-    def _start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        # Eager: up to its first wait it costs no trip through the loop.
-        loop = asyncio.get_running_loop()
-        return asyncio.Task(coroutine, loop=loop, name="pluggent-mcp-call", eager_start=True)
-
-else:
-
-    def _start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return asyncio.create_task(coroutine, name="pluggent-mcp-call")
-
-
-async def _ended(task: asyncio.Task[Any]) -> None:
-    if not task.done():
-        task.cancel()
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait((task,))
+            if shield is not None:
+                shield.__exit__(None, None, None)
