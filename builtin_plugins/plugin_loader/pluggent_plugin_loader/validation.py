@@ -306,7 +306,7 @@ def _marks(static: Any) -> bool:
 
 def _marked(item: object) -> bool:
     if type(item) is types.FunctionType:  # most are, and have what they have in their own dict
-        return isinstance(item.__dict__.get(IMPL_MARK) or item.__dict__.get(_PLUGGY_MARK), ImplOptions | dict)
+        return any(isinstance(item.__dict__.get(mark), ImplOptions | dict) for mark in (IMPL_MARK, _PLUGGY_MARK))
     found = (inspect.getattr_static(item, mark, None) for mark in (IMPL_MARK, _PLUGGY_MARK))
     return not inspect.isclass(item) and any(isinstance(mark, ImplOptions | dict) for mark in found)
 

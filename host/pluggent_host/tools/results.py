@@ -145,8 +145,9 @@ def _unusable(what: str, instead: str) -> ToolOutput:
 
 _encode = msgspec.json.Encoder(enc_hook=plain).encode
 _OBJECTS = frozenset({dict, MappingProxyType})
-_SOUND = frozenset({bool, int, type(None)})
-"""Classes of which each value is JSON."""
+_SOUND = frozenset({bool, type(None)})
+"""Classes of which each value is JSON; of int not all: one of thousands of digits cannot be written."""
+_MOST = 1 << 63
 
 
 def _problem_of(value: object) -> str:
@@ -160,6 +161,8 @@ def _problem_of(value: object) -> str:
 
 
 def _is_sound(value: object) -> bool:
+    if type(value) is int:
+        return -_MOST < value < _MOST
     return type(value) in _SOUND or (type(value) is str and value.isascii())
 
 

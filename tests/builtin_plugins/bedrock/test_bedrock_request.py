@@ -324,7 +324,12 @@ def test_documents_have_names_that_bedrock_takes_and_no_two_have_one():
 def test_documents_in_results_have_names_of_their_own_too():
     result = Message.tool(A, (File(data=PDF, filename="a.pdf"),))
     other = Message.tool(B, (File(data=PDF, filename="a.pdf"),))
-    sent(HI, Message.assistant((), (A, B)), result, other, tools=(ADD,))
+    results = sent(HI, Message.assistant((), (A, B)), result, other, tools=(ADD,))["messages"][-1]["content"]
+
+    names = [
+        part["document"]["name"] for each in results for part in each["toolResult"]["content"] if "document" in part
+    ]
+    assert len(set(names)) == len(names) == 2
 
 
 def test_a_document_alone_gets_a_text_beside_it():

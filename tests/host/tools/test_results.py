@@ -117,6 +117,9 @@ UNSAYABLE: list[tuple[Any, str]] = [
     (ToolOutput("x", for_user=5), "for_user is not text"),  # type: ignore[arg-type]
     (ToolOutput("x", data=object()), "data holds an object at $"),  # type: ignore[arg-type]
     (ToolOutput("x", data=[math.nan]), "data holds nan at $[0]"),
+    (ToolOutput("x", data={"n": math.nan}), "data holds nan at $.n"),
+    (ToolOutput("x", data={"n": 10**5000}), "data holds an int at $.n"),
+    (ToolOutput("x", data={"s": "\ud800"}), "data holds a lone surrogate at $.s"),
     ([10**5000], "holds an int at $[0]"),
     ({"a": Angry()}, "holds an Angry at $.a"),
 ]
