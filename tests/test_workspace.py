@@ -309,9 +309,8 @@ LIGHT = {
     "plugins": {
         "pluggent_hookspecs", "pluggent_hookspecs.errors", "pluggent_hookspecs.folders", "pluggent_host",
         "pluggent_contract_values", "pluggent_contract_values.escape", "pluggent_host.settings",
-        "pluggent_plugin_loader", *(f"pluggent_plugin_loader.{name}" for name in (
-            "catalog", "discovery", "entry_points", "names", "project", "settings", "suggestions",
-        )),
+        "pluggent_plugin_loader", *map("pluggent_plugin_loader.{}".format, (
+            "catalog", "discovery", "entry_points", "names", "project", "settings", "suggestions")),
     },
 }  # fmt: skip
 """What each loads of the contract and the host; none loads a third-party package."""
