@@ -28,7 +28,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
@@ -230,7 +230,8 @@ def serve(control: socket.socket, door: socket.socket) -> None:
     running: dict[int, int] = {}
     with control, door, _woken_by_children() as woken, _Lines(Path(door.getsockname()).parent) as lines:
         while True:
-            ready = select.select([control, door, woken, *lines.open], [], [])[0]
+            waited: list[Any] = [control, door, woken, *lines.open]
+            ready = select.select(waited, [], [])[0]
             if woken in ready:
                 os.read(woken, 4096)
                 _report(running)
@@ -354,8 +355,16 @@ def _become(request: _Request, descriptors: list[int]) -> None:
 
 def run(request: _Request, started_with: Mapping[str, str]) -> NoReturn:
     """Run the command as ``python -m`` does, or a program as ``python`` does; end as an interpreter does."""
-    if request.program:
-        _run_program(request)
+    main = _program(request) if request.program else _command(request, started_with)
+    _open_streams()
+    try:
+        sys.exit(main())
+    except SystemExit as ending:
+        _end_at_once(ending.code)
+        raise
+
+
+def _command(request: _Request, started_with: Mapping[str, str]) -> Callable[[], Any]:
     main = f"{MODULE}.__main__"
     places = [place for place in request.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     if _interpreter(request.environ) != started_with or _interpreter_wanted(request.cwd, places):
@@ -367,22 +376,20 @@ def run(request: _Request, started_with: Mapping[str, str]) -> NoReturn:
     assert spec is not None
     sys.argv = [str(spec.origin), *request.arguments]
     sys.orig_argv = [sys.executable, "-m", MODULE, *request.arguments]
-    _open_streams()
-    try:
-        sys.exit(importlib.import_module(f"{MODULE}.main").main())
-    except SystemExit as ending:
-        _end_at_once(ending.code)
-        raise
+    return importlib.import_module(f"{MODULE}.main").main
 
 
-def _run_program(request: _Request) -> NoReturn:
+def _program(request: _Request) -> Callable[[], Any]:
     warnings.simplefilter("ignore")  # the server's own are errors
     sys.path.insert(0, str(Path(request.program).parent))
     sys.argv = [request.program, *request.arguments]
     sys.orig_argv = [sys.executable, *sys.argv]
-    _open_streams()
-    runpy.run_path(request.program, run_name="__main__")
-    sys.exit()
+
+    def main() -> int:
+        runpy.run_path(request.program, run_name="__main__")
+        return 0
+
+    return main
 
 
 def _open_streams() -> None:
