@@ -188,11 +188,18 @@ def forked() -> set[str]:
 
 
 def _children(process: str) -> set[str]:
-    found: set[str] = set()
-    for file in Path(f"/proc/{process}/task").glob("*/children"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
-            found.update(file.read_text("ascii").split())
-    return {f"process {child}" for child in found}
+    found: set[bytes] = set()
+    # Asked twice for every test: pathlib takes six times as long.
+    with suppress(FileNotFoundError, ProcessLookupError):  # a system that lists none
+        for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+                descriptor = os.open(f"/proc/{process}/task/{thread}/children", os.O_RDONLY)
+                try:
+                    while data := os.read(descriptor, 65_536):
+                        found.update(data.split())
+                finally:
+                    os.close(descriptor)
+    return {f"process {int(child)}" for child in found}
 
 
 def _interpreter(environ: Mapping[str, str]) -> dict[str, str]:
