@@ -14,10 +14,10 @@ import attrs
 from pluggent_hookspecs import AllowedTools, Json, ModelParameters, ModelRequest, ToolSpec, thaw
 from pluggent_provider_http.unsendable import UnsendableError
 
-from pluggent_gemini.conversation import Conversation, conversation
-from pluggent_gemini.layout import WIRE, Object
+from pluggent_gemini.generate.conversation import Conversation, conversation
+from pluggent_gemini.generate.layout import WIRE, Object
+from pluggent_gemini.generate.parts import Pieces, encode, fits
 from pluggent_gemini.model_traits import Model, model_of, thinking
-from pluggent_gemini.parts import Pieces, encode, fits
 from pluggent_gemini.schema import wire_schema
 from pluggent_gemini.settings import Server
 

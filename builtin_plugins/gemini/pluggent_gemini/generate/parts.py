@@ -31,9 +31,10 @@ from pluggent_hookspecs import (
 )
 from pluggent_provider_http.unsendable import UnsendableError
 
-from pluggent_gemini.layout import OWN, SIGNATURE, WIRE, Object, Words, is_intact, restored, signs
+from pluggent_gemini.generate.layout import OWN, SIGNATURE, WIRE, Object, is_intact, restored, signs
 from pluggent_gemini.media import media_part
 from pluggent_gemini.model_traits import Model
+from pluggent_gemini.words import Words
 
 encode = msgspec.json.Encoder().encode
 
@@ -235,14 +236,14 @@ def _other(part: Part) -> Object:
 def _call(call: ToolCall) -> Object:
     own = cast("Object", thaw(_own(call.extra, f"call {call.id}")))
     inside = own.pop("functionCall", {})
-    made = {"id": call.id, "name": wire_name(call.name), "args": msgspec.Raw(_arguments(call.arguments))}
+    made = {"id": call.id, "name": wire_name(call.name), "args": msgspec.Raw(arguments_object(call.arguments))}
     if not isinstance(inside, dict):
         raise UnsendableError(f"extra[{WIRE!r}] of call {call.id}: functionCall is an object")
     made = _joined(made, cast("Object", inside), f"call {call.id}")
     return _joined({"functionCall": made}, own, f"call {call.id}")
 
 
-def _arguments(arguments: str) -> bytes:
+def arguments_object(arguments: str) -> bytes:
     """Return arguments as the object that the API wants, in the model's own bytes wherever they are one."""
     data = arguments.encode("utf-8", "replace").strip() or b"{}"
     try:
