@@ -7,8 +7,8 @@
             return opened(MyPlugin(base_url=server.url, key=server.key, timeout_s=server.patience_s))
 
 A real HTTP server on loopback speaks the vendor's format, well, late and broken. ``OpenAIWire``,
-``ResponsesWire``, ``AnthropicWire``, ``ConverseWire``, ``GeminiWire``, ``InteractionsWire`` and ``OllamaWire`` come with
-the suite; another format is a class that inherits ``Wire``. What ``ProviderConformance`` asks is asked here too.
+``ResponsesWire``, ``AnthropicWire``, ``ConverseWire``, ``GeminiWire``, ``InteractionsWire`` and ``OllamaWire`` come
+with the suite; another format is a class that inherits ``Wire``. What ``ProviderConformance`` asks is asked here too.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def _unsigned(steps: list[Any]) -> Iterator[str]:
 def _typed(
     where: str, value: Mapping[str, Any], kinds: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]]
 ) -> Iterator[str]:
-    kind = value.get("type")
+    kind = str(value.get("type"))
     if kind not in kinds:
         yield f"{where}: there is no type {kind}"
         return
