@@ -157,8 +157,10 @@ def _part(item: Part | ToolCall) -> Mapping[str, Any]:
             return {"text": text}
         case Reasoning(text, signature):
             return {"text": text, "thought": True, **given({"thoughtSignature": signature})}
-        case ToolCall(id, name, arguments):
-            return {"functionCall": {"name": name, "args": WRITTEN + arguments, "id": id}}
+        case ToolCall(id, name, arguments, extra):
+            own = thaw(extra.get("gemini", {}))  # such as a signature
+            assert isinstance(own, dict)
+            return {"functionCall": {"name": name, "args": WRITTEN + arguments, "id": id}, **own}
         case VendorPart(value=value):
             part = thaw(value)
             assert isinstance(part, dict)
