@@ -21,9 +21,6 @@ from pluggent_gemini.settings import Server
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
 
-    # and so is what imports it
-    from pluggent_provider_http.client import Answer
-
 
 class GeminiProvider(HttpProvider[Server], ABC):
     """A server that lists models and counts tokens (ListsModels, CountsTokens).
@@ -39,14 +36,14 @@ class GeminiProvider(HttpProvider[Server], ABC):
         client: httpx2.AsyncClient | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self.access = Access(name, server, target_of(server.base_url))
-        super().__init__(name, server, client, transport, base_url=self.access.base_url)
+        self.place = Access(name, server, target_of(server.base_url))
+        super().__init__(name, server, client, transport, base_url=self.place.base_url, access=self.place)
 
     async def list_models(self) -> Sequence[ModelInfo]:
         """Return the models that can be asked for now. Raises ProviderError."""
         await self.prepare()
-        path = f"{self.access.publisher}{MODELS}"
-        headers, faults = self.access.headers("", path)
+        path = f"{self.place.publisher}{MODELS}"
+        headers, faults = self.place.headers("", path)
         pages = Pages(faults)
         while (token := pages.next) is not None:
             query = {"pageSize": str(PAGE), **({"pageToken": token} if token else {})}
@@ -59,24 +56,11 @@ class GeminiProvider(HttpProvider[Server], ABC):
         """Return the tokens of *request*, as the vendor counts them. Raises ProviderError."""
         await self.prepare()
         try:
-            body = encode_count(request, self.server, self.target, self.access.resource(request.model))
-            path = self.access.path(request.model, "countTokens")
+            body = encode_count(request, self.server, self.target, self.place.resource(request.model))
+            path = self.place.path(request.model, "countTokens")
         except UNSENDABLE as error:
             raise Faults(self.name, self.target).unsendable(error) from error
-        headers, faults = self.access.headers(request.model, path, request.parameters)
+        headers, faults = self.place.headers(request.model, path, request.parameters)
         async with self.http().post(path, body, headers, faults, request.parameters.timeouts) as answer:
             await self.check(answer)
             return read_count(await answer.read(), faults, "totalTokens")
-
-    async def prepare(self) -> None:
-        """Renew the access token, where there is one."""
-        await self.access.prepare()
-
-    async def check(self, answer: Answer) -> None:
-        """Raise the ProviderError that *answer* is, if its status is not a success."""
-        await self.access.check(answer)
-
-    async def close(self) -> None:
-        """Close the connections that were opened in this event loop."""
-        await super().close()
-        await self.access.close()

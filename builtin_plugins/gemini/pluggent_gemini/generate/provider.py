@@ -46,7 +46,7 @@ class GenerateContent(GeminiProvider):
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         super().__init__(name, server, client=client, transport=transport)
-        self._caches = Caches(self.access, server)
+        self._caches = Caches(self.place, server)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""
@@ -63,10 +63,10 @@ class GenerateContent(GeminiProvider):
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a reply to *request*."""
         content = encode_request(request, self.server, self.target)
-        path = self.access.path(request.model, "generateContent")
+        path = self.place.path(request.model, "generateContent")
         if self.server.stream:
-            path = self.access.path(request.model, "streamGenerateContent") + "?alt=sse"
-        headers, faults = self.access.headers(request.model, path, request.parameters)
+            path = self.place.path(request.model, "streamGenerateContent") + "?alt=sse"
+        headers, faults = self.place.headers(request.model, path, request.parameters)
         cache = self._caches.of(request, content)
         events = Events(request, self.target, faults, (*content.notes, *cache.notes), cache.paid)
         body = content.whole(cached=cache.name)
@@ -82,7 +82,7 @@ class GenerateContent(GeminiProvider):
             return None
         asked.events.begin_again()
         await self.prepare()
-        headers, faults = self.access.headers(asked.request.model, asked.path, asked.request.parameters)
+        headers, faults = self.place.headers(asked.request.model, asked.path, asked.request.parameters)
         asked.events.faults = faults
         body = asked.content.whole(cached=asked.cached, continuation=token)
         return attrs.evolve(asked, body=body, headers=headers, faults=faults)

@@ -24,6 +24,6 @@ class Interactions(GeminiProvider):
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a reply to *request*."""
         body = encode_request(request, self.server, self.target)
-        headers, faults = self.access.headers(request.model, _PATH, request.parameters)
+        headers, faults = self.place.headers(request.model, _PATH, request.parameters)
         reply = Events(request, self.target, faults, body.notes)
         return Asked(_PATH, body.data, {**headers, **_REVISION}, faults, reply)
