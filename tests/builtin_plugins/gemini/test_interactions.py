@@ -344,7 +344,7 @@ def test_a_reply_that_was_changed_goes_back_without_thoughts_and_own_steps() -> 
 
 
 @pytest.mark.parametrize("place", [{"model": "gemini-3-pro"}, {"target": "https://other.test"}], ids=str)
-def test_signatures_count_for_one_model_at_one_server(place: dict[str, str]) -> None:
+def test_signatures_count_for_one_model_at_one_server(place: dict[str, Any]) -> None:
     reply = reply_of(*streamed(*STEPS))
 
     sent = written(Message.user("hi"), reply.message, *results(reply), **place)

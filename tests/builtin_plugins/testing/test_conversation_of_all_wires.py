@@ -17,6 +17,7 @@ from pluggent_hookspecs import (
     ModelRequestEvent,
     ModelResponse,
     ModelResponseEvent,
+    Reasoning,
     Role,
     Secret,
     hookimpl,
@@ -143,7 +144,8 @@ class Talk:
         found = set(strings(body))
         for message in () if self._watch.summing else before:
             intact = "[redacted" not in message.text + str(message.content)
-            signed = [part.signature for part in message.content if getattr(part, "signature", None) in server.signed]
+            thoughts = [part for part in message.content if isinstance(part, Reasoning)]
+            signed = [part.signature for part in thoughts if part.signature in server.signed]
             if intact and message.tool_calls:
                 assert set(signed) <= found
                 assert not signed or server.vendor.own is None or holds(body, own_of(name))
@@ -158,7 +160,12 @@ async def test_one_conversation_goes_through_every_wire_and_back(
     async with talking(servers, watch) as session:
         talk = Talk(servers, session, watch)
         for name in (*ORDER, *reversed(ORDER)):
-            await talk.turn(name, streamed=streamed)
+            before = [part for message in session.history for part in message.content if isinstance(part, Reasoning)]
+            notes = await talk.turn(name, streamed=streamed)
+            # A vendor that signs takes no thinking of others, and the reply says so.
+            foreign = any(part.signature not in servers[name].signed for part in before)
+            noted = any("thinking of" in note for note in notes)
+            assert noted is (foreign and bool(servers[name].signed))
 
     assert len(session.history) == len(ORDER) * 2 * len(("asked", "called", "result", "result", "answered"))
 

@@ -29,6 +29,7 @@ from pluggent_hookspecs import (
     VendorPart,
     thaw,
 )
+from pluggent_provider_http.left_out import thoughts_in
 from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_gemini.generate.layout import OWN, SIGNATURE, WIRE, Object, is_intact, restored, signs
@@ -174,7 +175,7 @@ class Pieces:
     def _reply(self, message: Message) -> Piece:
         own = _own(message.extra, "a message of role assistant")
         parts = self._as_it_came(message, own)
-        dropped = parts is None and signs(message, own)
+        dropped = parts is None and (signs(message, own) or thoughts_in(message) > 0)
         if parts is None:
             parts = [*(said for part in message.content for said in self._replied(part)), *self._calls(message)]
         calls = tuple((call.id, wire_name(call.name)) for call in message.tool_calls)

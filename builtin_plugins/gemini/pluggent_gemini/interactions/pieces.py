@@ -28,6 +28,7 @@ from pluggent_hookspecs import (
     VendorPart,
     thaw,
 )
+from pluggent_provider_http.left_out import thoughts_in
 from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_gemini.generate.parts import arguments_object, wire_name
@@ -141,7 +142,7 @@ class Pieces:
     def _reply(self, message: Message) -> Piece:
         own = _own(message.extra, "a message of role assistant")
         steps = self._as_it_came(message, own)
-        dropped = steps is None and (signs(own) or _thinks(message))
+        dropped = steps is None and (signs(own) or thoughts_in(message) > 0)
         if steps is None:
             steps = self._anew(message)
         if fields := _fields_of(message):
@@ -199,11 +200,6 @@ def _instruction(message: Message) -> str:
 
 def _is_foreign(part: Part) -> bool:
     return isinstance(part, VendorPart) and part.vendor != WIRE
-
-
-def _thinks(message: Message) -> bool:
-    """Whether a reply has thinking that its vendor can be expected to have signed."""
-    return any(isinstance(part, Reasoning) and part.signature for part in message.content)
 
 
 def _has_point(message: Message) -> bool:

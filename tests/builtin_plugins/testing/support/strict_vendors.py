@@ -94,10 +94,10 @@ VENDORS: Mapping[str, Vendor] = {
     ),
     "anthropic": Vendor(
         AnthropicWire,
-        "claude-sonnet-4-5",
+        "sonnet-of-7",
         messages_problems,
         "toolu_{}",
-        {"type": "redacted_thinking", "data": "Y2xhdWRl"},
+        {"type": "redacted_thinking", "data": "c2VhbGVk"},
         lambda url, key: opened(Anthropic(Anthropic.Settings(base_url=url, api_key=key))),
     ),
     "google": Vendor(
@@ -118,7 +118,7 @@ VENDORS: Mapping[str, Vendor] = {
     ),
     "bedrock": Vendor(
         ConverseWire,
-        "us.anthropic.claude-sonnet-4-5-v1:0",
+        "us.anthropic.sonnet-of-7",
         broken_rules,
         "tooluse_{}",
         {"reasoningContent": {"redactedContent": "YmVkcm9jaw=="}},
