@@ -36,8 +36,8 @@ from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_aro
 from pluggent_host.common import process_marker
 from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.hooks.caller import Caller, Late
-from pluggent_host.hooks.chains import Chains
 from pluggent_host.hooks.event_bus import EventStream, UnrecordedJournal
+from pluggent_host.hooks.order import Chains
 from pluggent_host.operations.embedding import check_request, embedded
 from pluggent_host.operations.token_count import counted
 from pluggent_host.plugins.lookup import session_files
