@@ -13,7 +13,7 @@ import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
 from pluggent_hookspecs._value import Value
-from pluggent_hookspecs.errors import ProviderError
+from pluggent_hookspecs.errors import ProviderErrorKind
 from pluggent_hookspecs.models import Delta, ModelRequest, ModelResponse
 
 __all__ = ["BatchResult", "BatchState", "BatchTicket", "Batches", "RunsLater", "Ticket"]
@@ -94,16 +94,17 @@ class BatchState(Value):
 
 @attrs.frozen(repr=False)
 class BatchResult(Value):
-    """What became of one request of a batch: a reply, or the error in its place.
+    """What became of one request of a batch: a reply, or why there is none.
 
-    ``outcome`` says the same in a word: ``done``, ``failed``, ``cancelled`` or ``expired``; what is cancelled or
-    expired was not asked, and costs nothing.
+    ``outcome``: ``done`` has a ``response``, ``failed`` a ``kind`` and a ``message`` as in ProviderError; what is
+    ``cancelled`` or ``expired`` was not asked, and costs nothing.
     """
 
     id: str
     outcome: Literal["done", "failed", "cancelled", "expired"]
     response: ModelResponse | None = None
-    error: ProviderError | None = None
+    kind: ProviderErrorKind = ProviderErrorKind.UNAVAILABLE
+    message: str = ""
 
 
 @runtime_checkable

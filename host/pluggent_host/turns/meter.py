@@ -63,7 +63,7 @@ class Meter:
         """Count and record what *call*, and what was reissued for it, has used."""
         for each in call.calls(elapsed_s, finish, error):
             self.usage += each.usage
-            record.append(Spending(call.scope.turn_id, each.model, each.usage, each.error))
+            record.append(Spending(call.scope.turn_id, each.model, each.usage, each.error, call.run_key))
             record.emit(each.event(call.scope, call.event.round))
 
     @contextmanager
