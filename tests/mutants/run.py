@@ -41,11 +41,10 @@ CORE = (
     "host/pluggent_host/transcript/doubts.py",
     "host/pluggent_host/turns/consent.py",
     "host/pluggent_host/turns/[mnrs]e*.py",
-    "host/pluggent_host/turns/step.py",
     "host/pluggent_host/turns/tool_batch.py",
     "builtin_plugins/function_tools/pluggent_function_tools/arguments.py",
 )
-TESTS = ("tests/host", "tests/policy", "tests/builtin_plugins/function_tools")
+TESTS = ("tests/host", "tests/policy", "tests/builtin_plugins/contract_values", "tests/builtin_plugins/function_tools")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -19,9 +19,9 @@ from time import strftime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pluggent_hookspecs
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError
 from pluggent_hookspecs.folders import private_folder
-from pluggent_host.common.escape import escape_all
 from pluggent_host.settings import HostSettings
 from pluggent_plugin_loader.catalog import Catalog, PluginRecord, catalog
 from pluggent_plugin_loader.discovery import Discovery, normalised

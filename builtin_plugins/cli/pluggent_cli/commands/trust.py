@@ -6,8 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.escape import escape_all
 from pluggent_plugin_loader.discovery import Distribution, normalised
 from pluggent_plugin_loader.suggestions import did_you_mean
 
