@@ -229,6 +229,8 @@ class _Rebuilder:
         if not self.over and waiting is None:
             why, detail = ("denied", void) if void else ("interrupted", "the process ended in the middle of this turn")
             closing.append(TurnOver(self.turn_id, why, detail))
+        if waiting is not None and waiting.paused.run is not None:
+            self.runs.pop(waiting.paused.run.key, None)  # its reply is going to be read, and counted, again
         usage = sum(self.runs.values(), self.usage)
         return Rebuilt(
             self.began, tuple(self.messages), self.turns, usage, self.model, self.system, self.metadata,

@@ -21,9 +21,9 @@ from pluggent_host.approvals.pending import Paused
 from pluggent_host.settings import HostSettings
 from pluggent_host.transcript.entries import RunRefused, Spending
 from pluggent_host.transcript.rebuild import rebuild
-from pluggent_host.turns.step import Why
+from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
-from pluggent_testing.later import LaterModel, LaterVendor
+from pluggent_testing.later.fakes import LaterModel, LaterVendor
 from talking import WAIT_S, assert_whole, hosting, shape
 
 LATER = ModelParameters(background=True)
@@ -120,7 +120,10 @@ async def test_a_doubt_stays_on_every_way_out(tmp_path, way):
         while await session.undo() is not None:
             pass
 
-    async with opened(tmp_path, LaterModel(vendor=vendor)) as host, await host.session("s", parameters=LATER) as session:
+    async with (
+        opened(tmp_path, LaterModel(vendor=vendor)) as host,
+        await host.session("s", parameters=LATER) as session,
+    ):
         before = len(vendor.runs)
         result = await session.say("go")
 
