@@ -312,6 +312,10 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         except asyncio.CancelledError:
             self._use(used_so_far(request, Reply()))
             raise
+        return self.take(response)
+
+    def take(self, response: object) -> ModelResponse:
+        """Count what a whole reply has used and return it. Raises TypeError, ProviderError for one that is none."""
         reply = checked_response(response)
         self.meta = reply.meta
         self._use(reply.usage)
