@@ -48,7 +48,7 @@ def die_between_messages(step: Steps) -> None:
         step()
         return data
 
-    Client._send = sending  # type: ignore[method-assign, assignment] # no door of a client takes steps
+    Client._send = sending  # type: ignore[method-assign]  # no door of a client takes steps
     Answer.__anext__ = reading  # type: ignore[method-assign]
 
 

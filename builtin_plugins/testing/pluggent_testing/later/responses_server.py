@@ -15,7 +15,7 @@ import attrs
 from pluggent_hookspecs import Message, ModelResponse, Usage
 
 from pluggent_testing.wires.http_server import LoopbackServer, Received, Step, Steps, answer, chunked
-from pluggent_testing.wires.responses import ResponsesWire
+from pluggent_testing.wires.formats.responses import ResponsesWire
 
 SSE = "text/event-stream"
 USAGE = Usage(input=10, output=5)
