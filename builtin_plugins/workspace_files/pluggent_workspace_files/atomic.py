@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 from pluggent_hookspecs import ToolError
 
-from pluggent_files.reach import NOFOLLOW, Place, Reach, open_folder, unreachable
+from pluggent_workspace_files.reach import NOFOLLOW, Place, Reach, open_folder, unreachable
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW
 _NAME = 200

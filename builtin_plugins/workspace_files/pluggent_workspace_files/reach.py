@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from pluggent_hookspecs import ToolContext, ToolError
 
-from pluggent_files.settings import FilesSettings
+from pluggent_workspace_files.folders import Folders
 
 GUARDED = frozenset({"pluggent.toml", ".mcp.json", ".git", ".husky"})
 """Names that decide what runs: below them only what a person agreed to is written."""
@@ -65,14 +65,14 @@ class Place(NamedTuple):
 
 
 class Reach:
-    """What one call may reach: the workspace, folders of the settings, and what a person agreed to."""
+    """What one call may reach: the workspace, *folders* of the settings, and what a person agreed to."""
 
-    def __init__(self, context: ToolContext, settings: FilesSettings) -> None:
+    def __init__(self, context: ToolContext, folders: Folders = Folders()) -> None:  # noqa: B008 (frozen)
         if not HAS_DESCRIPTORS:
             raise ToolError("the file tools need Linux or macOS: this system opens no files relative to a folder")
         self.root = os.path.realpath(context.workspace or os.curdir)
         self.approved = context.approved_state
-        self._settings = settings
+        self._folders = folders
         self._private = (*map(os.path.realpath, context.private_folders), *_usual_private_folders())
 
     def place(self, path: str | os.PathLike[str], *, is_link: bool = False) -> Place:
@@ -101,16 +101,18 @@ class Reach:
         *setting* is the one that the error names.
         """
         self.check_private(place)
-        folders = (*self._settings.read_folders, *self._settings.write_folders)
+        folders = (*self._folders.read, *self._folders.write)
         if place.inside or any(is_below(place.real, os.path.realpath(each)) for each in folders):
             return
         if not self.approved.startswith(f"{place.key}-"):
             raise self._outside(place, setting)
 
     def _outside(self, place: Place, setting: str) -> ToolError:
+        section = self._folders.section
+        other = f", or ask the person to name its folder in {setting} under [{section}]" if section else ""
         return ToolError(
             f"{place.real} is outside the workspace ({self.root}), and no person has agreed to this call. Stay in the"
-            f" workspace, or ask the person to name its folder in {setting} under [plugins.pluggent-files]"
+            f" workspace{other}"
         )
 
     def check_private(self, place: Place) -> None:
@@ -130,7 +132,7 @@ class Reach:
                     " and make the call anew"
                 )
             return
-        folders = [self.root, *map(os.path.realpath, self._settings.write_folders)]
+        folders = [self.root, *map(os.path.realpath, self._folders.write)]
         base = next((folder for folder in folders if is_below(place.real, folder)), None)
         if base is None:
             raise self._outside(place, "write_folders")
