@@ -230,7 +230,8 @@ def serve(control: socket.socket, door: socket.socket) -> None:
     running: dict[int, int] = {}
     with control, door, _woken_by_children() as woken, _Lines(Path(door.getsockname()).parent) as lines:
         while True:
-            ready = select.select([control, door, woken, *lines.open], [], [])[0]
+            watched: list[Any] = [control, door, woken, *lines.open]
+            ready = select.select(watched, [], [])[0]
             if woken in ready:
                 os.read(woken, 4096)
                 _report(running)
