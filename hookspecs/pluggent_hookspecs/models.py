@@ -94,6 +94,9 @@ class ModelParameters(Value):
     vendor's cache of prompts: ``off``, ``auto`` (what the vendor and the settings do), or how long it keeps what a
     prompt begins with, such as ``5m`` or ``1h``.
 
+    ``background``: the vendor goes on with the reply when the connection, or this process, is lost, and another
+    process attaches to it (RunsLater); the host refuses it for a provider without that. The vendor keeps the reply.
+
     A provider refuses parameters that its vendor does not have, and leaves none out in silence. ``extra``
     goes into the request as it is, under the vendor's names; the provider refuses a name that it sets
     from a field above.
@@ -121,6 +124,7 @@ class ModelParameters(Value):
     )
     timeouts: ModelTimeouts | None = None
     cache: str | None = None
+    background: bool = False
 
 
 @attrs.frozen(repr=False)

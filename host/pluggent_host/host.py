@@ -33,6 +33,7 @@ from pluggent_plugin_loader.loader import registered_name
 
 from pluggent_host.approvals.standing import Approvals
 from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_around, people, take_apart
+from pluggent_host.batches import HostBatches
 from pluggent_host.common import process_marker
 from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.hooks.caller import Caller, Late
@@ -456,6 +457,11 @@ class Host:
     def sessions(self) -> StoredSessions:
         """The sessions in the store of this host, to be listed, read and deleted without being opened."""
         return StoredSessions(self._store)
+
+    @property
+    def batches(self) -> HostBatches:
+        """Many requests that a vendor answers together, later: submitted, found again, read, cancelled."""
+        return HostBatches(self._parts.services, self._parts.capabilities, self._alive)
 
     @property
     def chains(self) -> Chains:

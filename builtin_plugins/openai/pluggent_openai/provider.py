@@ -14,6 +14,7 @@ from pluggent_hookspecs import (
     ModelRequest,
     ModelResponse,
     ProviderErrorKind,
+    Ticket,
     deltas,
 )
 from pluggent_provider_http.provider import Asked, HttpProvider, with_answer
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
     import httpx2
 
     # and so does what is not asked for mostly
+    from pluggent_openai.responses.background import Background
     from pluggent_openai.responses.wire import ResponsesWire
 
 _BAD_REQUEST = 400
@@ -41,8 +43,8 @@ _COUNT = "/responses/input_tokens"
 class OpenAIProvider(HttpProvider[Server]):
     """Asks the models of one server; see the contract's Provider for what its methods promise.
 
-    It can list the models too (ListsModels), and count tokens where it is asked through Responses
-    (CountsTokens). ``dialect`` is how the server speaks.
+    It can list the models too (ListsModels), and count tokens and make replies in the background where it is asked
+    through Responses (CountsTokens, RunsLater). ``dialect`` is how the server speaks.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class OpenAIProvider(HttpProvider[Server]):
         self.dialect = dialect_for(server.base_url, server.compat)
         self._apis = Apis(server.base_url, server.api, server.apis)
         self._wires: dict[Api, Wire] = {}
+        self._background: Background | None = None
         self._wire_of(self._apis.usual)  # it takes long to import, which is no part of a request's time
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
@@ -97,6 +100,24 @@ class OpenAIProvider(HttpProvider[Server]):
             await self.check(answer)
             return read_count(await answer.read(), faults)
 
+    async def submit(self, request: ModelRequest) -> Ticket:
+        """Begin a reply in the background; see the contract's RunsLater."""
+        return await self._runs(request).submit(request)
+
+    def attach(self, ticket: Ticket, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+        """Yield the reply of *ticket*; see the contract's RunsLater."""
+        return self._runs(request).attach(ticket, request)
+
+    async def cancel(self, ticket: Ticket) -> None:
+        """End the run of *ticket*; see the contract's RunsLater."""
+        await self._runs().cancel(ticket)
+
+    async def close(self) -> None:
+        """Close the connections that were opened in this event loop."""
+        if self._background is not None:
+            await self._background.close()
+        await super().close()
+
     async def list_models(self) -> Sequence[ModelInfo]:
         """Return the models that the server lists, in its order. Raises ProviderError.
 
@@ -108,6 +129,26 @@ class OpenAIProvider(HttpProvider[Server]):
         async with self.http().get(_MODELS, headers, faults) as answer:
             await self.check(answer)
             return read_models(await answer.read(), faults)
+
+    def _runs(self, request: ModelRequest | None = None) -> Background:
+        if request is not None and self._api(request) != "responses":
+            faults = Faults(self.name, self.target, request.model)
+            why = (
+                "replies are made in the background through Responses, and this model is asked through chat completions"
+            )
+            raise faults.error(ProviderErrorKind.BAD_REQUEST, f"{why}; see the setting api")
+        if self._background is None:
+            # Here and not above: most replies are waited for.
+            from pluggent_openai.responses.background import Background
+
+            wire = cast("ResponsesWire", self._wire_of("responses"))
+            self._background = Background(
+                self.name, self.target, self.server, wire, self.http(), self._below, self._headers
+            )
+        return self._background
+
+    def _below(self, model: str, path: str, faults: Faults) -> str:
+        return path_for(self._after, model, faults) + path
 
     async def _at_once(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         yield deltas(await self.complete(request))
@@ -150,6 +191,9 @@ class OpenAIProvider(HttpProvider[Server]):
     def _written(self, request: ModelRequest, wire: Wire, *, stream: bool) -> tuple[str, Body]:
         """Return where a request goes below the base URL, and its body."""
         faults = Faults(self.name, self.target)
+        if request.parameters.background:
+            problem = "parameters.background: such a request is submitted, and its reply attached to"
+            raise faults.error(ProviderErrorKind.BAD_REQUEST, f"the request cannot be sent: {problem}")
         return path_for(self._after, request.model, faults) + wire.path, wire.encode(request, faults, stream=stream)
 
     def _headers(

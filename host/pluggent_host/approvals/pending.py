@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 from pluggent_hookspecs import EMPTY, Json, Usage, Value, freeze_object
+from pluggent_hookspecs.background import Ticket
 from pluggent_hookspecs.decisions import Approval, Reach
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
@@ -130,13 +131,26 @@ def plain_limits(limits: Limits) -> Mapping[str, Json]:
 
 
 @attrs.frozen(repr=False)
+class Run(Value):
+    """The background run that a turn waits for. ``key`` names it in ledgers, ``content`` is the digest of the request.
+
+    Without a ``ticket`` it was about to be submitted: whether the vendor has it is not known.
+    """
+
+    key: str
+    content: str
+    ticket: Ticket | None = None
+
+
+@attrs.frozen(repr=False)
 class Paused(Value):
     """A turn waits: of the calls of one reply ``pending`` ones need an approval, all others have their result.
 
     ``progress`` is step.State without its limits, ``outcomes`` are those of the other calls, ``elapsed_s`` and
     ``usage`` the amounts so far, ``asks`` the number of questions to a person. Of a request to the model
     ``before`` is the digest before policies changed it, ``warning`` the host's text in it. A later one with the
-    same ``at_s`` replaces it. ``void`` says why a stored pause does not count; it is never written.
+    same ``at_s`` replaces it. ``void`` says why a stored pause does not count; it is never written. ``run`` is the
+    background run of that request: while this process waits for it, too, so that another one finds it.
     """
 
     turn_id: str
@@ -155,6 +169,7 @@ class Paused(Value):
     warning: str = ""
     asks: int = 0
     void: str = ""
+    run: Run | None = None
 
     @property
     def stage(self) -> Kind:

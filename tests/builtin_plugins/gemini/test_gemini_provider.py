@@ -10,8 +10,8 @@ import attrs
 import pytest
 from gemini_server import ASKED, MODEL, call, event, signed, sse, text
 from odd_server import OddServer, answer, deltas_of, error_of, json_answer, stream_answer
+from pluggent_gemini.generate.provider import GenerateContent
 from pluggent_gemini.plugin import Gemini
-from pluggent_gemini.provider import GenerateContent
 from pluggent_gemini.settings import Server, Settings, url_of
 from pluggent_hookspecs import (
     Finished,

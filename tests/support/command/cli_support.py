@@ -67,6 +67,13 @@ def started(
     return subprocess.Popen([*wrapper, *COMMAND, *arguments], env=environ, start_new_session=True, **options)
 
 
+def words_to_fork(program: Path | None, *arguments: str) -> list[str]:
+    """Return the words with which another process starts *program*, or the command for None, by fork."""
+    server = server_for(usual_environ())
+    assert server is not None
+    return server.words(program, *arguments)
+
+
 class Cli:
     """The command in *work*, with the distributions of *site* installed beside our own."""
 

@@ -24,7 +24,7 @@ from pluggent_hookspecs import (
 )
 
 from pluggent_testing.wires.format import Fault, Says, given, pieces
-from pluggent_testing.wires.openai import OpenAIWire
+from pluggent_testing.wires.formats.openai import OpenAIWire
 
 _EMPTY: Mapping[str, Mapping[str, Json]] = {
     "message": {"content": []},

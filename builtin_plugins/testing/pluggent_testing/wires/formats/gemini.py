@@ -31,8 +31,9 @@ from pluggent_testing.wires.http_server import Received
 
 PAGE = 2
 """How many models are listed at once, however many were asked for."""
-_WRITTEN = "written-7f3a:"
-_AS_TEXT = re.compile(rf'"{_WRITTEN}((?:[^"\\]|\\.)*)"')
+WRITTEN = "written-7f3a:"
+"""Marks a text that stands in JSON as it is, without quotes: arguments in the very letters of the model."""
+_AS_TEXT = re.compile(rf'"{WRITTEN}((?:[^"\\]|\\.)*)"')
 _RETRY = "type.googleapis.com/google.rpc.RetryInfo"
 _INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 
@@ -59,7 +60,14 @@ class GeminiWire(Wire):
         FinishReason.TOOL_CALLS: "STOP",
         FinishReason.CONTENT_FILTER: "SAFETY",
     }
-    own_fields = ("contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "cachedContent")
+    own_fields: ClassVar[tuple[str, ...]] = (
+        "contents",
+        "systemInstruction",
+        "tools",
+        "toolConfig",
+        "generationConfig",
+        "cachedContent",
+    )
     vendor_part = VendorPart("gemini", {"executableCode": {"language": "PYTHON", "code": "print(0x7f3a)"}})
     idle_events = (b": keep-alive\n\n", b'data: {"usageMetadata": {"new7f3a": 1}, "new7f3a": {"a": 1}}\n\n')
     arguments_are_objects = True
@@ -73,13 +81,13 @@ class GeminiWire(Wire):
 
     def whole(self, reply: ModelResponse) -> bytes:
         parts = [_part(item) for item in (*reply.message.content, *reply.message.tool_calls)]
-        return _json(self._answer(reply, parts, reply.usage, ends=True))
+        return encoded(self._answer(reply, parts, reply.usage, ends=True))
 
     def events(self, reply: ModelResponse) -> list[bytes]:
         told = [self._answer(reply, [part], Usage(input=reply.usage.input)) for part in _in_pieces(reply)]
         # What ends a reply may come with an empty text.
         told.append(self._answer(reply, [{"text": ""}], reply.usage, ends=True))
-        return [b"data: %b\n\n" % _json(each) for each in told]
+        return [b"data: %b\n\n" % encoded(each) for each in told]
 
     def faults(self) -> Sequence[Fault]:
         too_long = "The input token count (215000) exceeds the maximum number of tokens allowed (200000)."
@@ -114,7 +122,7 @@ class GeminiWire(Wire):
             {"name": f"models/{model.id}", "version": "1", "displayName": model.name or model.id} for model in page
         ]
         more = {"nextPageToken": str(start + PAGE)} if start + PAGE < len(models) else {}
-        return _json({"models": listed, **more})
+        return encoded({"models": listed, **more})
 
     def _answer(
         self, reply: ModelResponse, parts: Sequence[Mapping[str, Any]], usage: Usage, *, ends: bool = False
@@ -149,8 +157,10 @@ def _part(item: Part | ToolCall) -> Mapping[str, Any]:
             return {"text": text}
         case Reasoning(text, signature):
             return {"text": text, "thought": True, **given({"thoughtSignature": signature})}
-        case ToolCall(id, name, arguments):
-            return {"functionCall": {"name": name, "args": _WRITTEN + arguments, "id": id}}
+        case ToolCall(id, name, arguments, extra):
+            own = thaw(extra.get("gemini", {}))  # such as a signature
+            assert isinstance(own, dict)
+            return {"functionCall": {"name": name, "args": WRITTEN + arguments, "id": id}, **own}
         case VendorPart(value=value):
             part = thaw(value)
             assert isinstance(part, dict)
@@ -185,7 +195,7 @@ def _fault(
     retry_after: float | None = None,
     numbers: tuple[int | None, int | None] = (None, None),
 ) -> Fault:
-    return Fault(name, kind, _json(_error(code, message, status, detail)), code, {}, retry_after, *numbers)
+    return Fault(name, kind, encoded(_error(code, message, status, detail)), code, {}, retry_after, *numbers)
 
 
 def _error(code: int, message: str, status: str, detail: Mapping[str, Json] | None = None) -> dict[str, Any]:
@@ -194,10 +204,10 @@ def _error(code: int, message: str, status: str, detail: Mapping[str, Json] | No
 
 
 def _event(value: Mapping[str, Any]) -> bytes:
-    return b"data: %b\n\n" % _json(value)
+    return b"data: %b\n\n" % encoded(value)
 
 
-def _json(value: object) -> bytes:
+def encoded(value: object) -> bytes:
     """Return *value* as JSON, with arguments in the very letters in which the model wrote them."""
     data = json.dumps(value, ensure_ascii=False)
     return _AS_TEXT.sub(lambda found: str(json.loads(f'"{found[1]}"')), data).encode()

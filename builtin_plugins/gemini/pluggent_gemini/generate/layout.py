@@ -10,26 +10,12 @@ they were changed since: then the list does not count, for a signature would vou
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-import attrs
-import msgspec
-from pluggent_hookspecs import (
-    Audio,
-    CachePoint,
-    Image,
-    Json,
-    Message,
-    Part,
-    Reasoning,
-    Refusal,
-    Text,
-    ToolCall,
-    VendorPart,
-    thaw,
-)
+from pluggent_hookspecs import Json, Message, VendorPart, thaw
+
+from pluggent_gemini.words import Words
 
 Object: TypeAlias = dict[str, Any]
 Entry: TypeAlias = "int | str | Mapping[str, Json]"
@@ -40,67 +26,19 @@ SIGNATURE = "thoughtSignature"
 OWN = frozenset({"model", "server", "parts", "seal"})
 """Fields of Message.extra that are the provider's own notes, and no fields of a content."""
 
-_encode = msgspec.json.Encoder(order="sorted").encode
-
-
-@attrs.frozen
-class Words:
-    """What a reply says, by kinds, neighbours joined."""
-
-    texts: str
-    thoughts: str
-    signatures: tuple[str, ...]
-    others: tuple[Part, ...]
-    calls: tuple[ToolCall, ...]
-
-    @classmethod
-    def of(cls, message: Message) -> Words:
-        """Return what *message* says."""
-        content = message.content
-        return cls(
-            "".join([part.text for part in content if isinstance(part, Text)]),
-            "".join([part.text for part in content if isinstance(part, Reasoning)]),
-            tuple(part.signature for part in content if isinstance(part, Reasoning) and part.signature),
-            tuple(part for part in content if not isinstance(part, Text | Reasoning | CachePoint)),
-            message.tool_calls,
-        )
-
-    def seal(self) -> str:
-        """Return what identifies these words."""
-        calls = [[call.id, call.name, call.arguments, _plain(call.extra.get(WIRE))] for call in self.calls]
-        others = [_identity(part) for part in self.others]
-        words = [self.texts, self.thoughts, self.signatures, others, calls]
-        return hashlib.sha256(_encode(words)).hexdigest()[:32]
-
-
-def _identity(part: Part) -> list[Any]:
-    match part:
-        case VendorPart(vendor, value):
-            return [vendor, _plain(value)]
-        case Image(data=data, media_type=kind) | Audio(data=data, format=kind):
-            return [type(part).__name__, kind, data]
-        case Refusal(text):
-            return ["Refusal", text]
-        case _:
-            return [type(part).__name__]
-
-
-def _plain(value: Any) -> Any:
-    return None if value is None else thaw(value)
-
 
 def described(entries: Sequence[Entry], words: Words, *, model: str, server: str) -> dict[str, Json]:
     """Return what Message.extra has of a reply of *model* at *server*; empty if the message shows all of it."""
     if all(isinstance(entry, int) for entry in entries):
         return {}
-    return {"model": model, "server": server, "parts": cast("Json", list(entries)), "seal": words.seal()}
+    return {"model": model, "server": server, "parts": cast("Json", list(entries)), "seal": words.seal(WIRE)}
 
 
 def is_intact(message: Message, extra: Mapping[str, Json], *, model: str, server: str) -> bool:
     """Whether *message* is what *model* at *server* has said; signatures are valid nowhere else."""
     if "seal" not in extra or (extra.get("model"), extra.get("server")) != (model, server):
         return False
-    return extra["seal"] == Words.of(message).seal()
+    return extra["seal"] == Words.of(message).seal(WIRE)
 
 
 def signs(message: Message, extra: Mapping[str, Json]) -> bool:

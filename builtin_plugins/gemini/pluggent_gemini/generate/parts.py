@@ -29,11 +29,13 @@ from pluggent_hookspecs import (
     VendorPart,
     thaw,
 )
+from pluggent_provider_http.left_out import thoughts_in
 from pluggent_provider_http.unsendable import UnsendableError
 
-from pluggent_gemini.layout import OWN, SIGNATURE, WIRE, Object, Words, is_intact, restored, signs
+from pluggent_gemini.generate.layout import OWN, SIGNATURE, WIRE, Object, is_intact, restored, signs
 from pluggent_gemini.media import media_part
 from pluggent_gemini.model_traits import Model
+from pluggent_gemini.words import Words
 
 encode = msgspec.json.Encoder().encode
 
@@ -173,7 +175,7 @@ class Pieces:
     def _reply(self, message: Message) -> Piece:
         own = _own(message.extra, "a message of role assistant")
         parts = self._as_it_came(message, own)
-        dropped = parts is None and signs(message, own)
+        dropped = parts is None and (signs(message, own) or thoughts_in(message) > 0)
         if parts is None:
             parts = [*(said for part in message.content for said in self._replied(part)), *self._calls(message)]
         calls = tuple((call.id, wire_name(call.name)) for call in message.tool_calls)
@@ -235,14 +237,14 @@ def _other(part: Part) -> Object:
 def _call(call: ToolCall) -> Object:
     own = cast("Object", thaw(_own(call.extra, f"call {call.id}")))
     inside = own.pop("functionCall", {})
-    made = {"id": call.id, "name": wire_name(call.name), "args": msgspec.Raw(_arguments(call.arguments))}
+    made = {"id": call.id, "name": wire_name(call.name), "args": msgspec.Raw(arguments_object(call.arguments))}
     if not isinstance(inside, dict):
         raise UnsendableError(f"extra[{WIRE!r}] of call {call.id}: functionCall is an object")
     made = _joined(made, cast("Object", inside), f"call {call.id}")
     return _joined({"functionCall": made}, own, f"call {call.id}")
 
 
-def _arguments(arguments: str) -> bytes:
+def arguments_object(arguments: str) -> bytes:
     """Return arguments as the object that the API wants, in the model's own bytes wherever they are one."""
     data = arguments.encode("utf-8", "replace").strip() or b"{}"
     try:

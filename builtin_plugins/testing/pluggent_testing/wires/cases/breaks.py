@@ -10,8 +10,8 @@ import pytest
 from pluggent_hookspecs import ModelRequest, ModelResponse, Provider, ProviderErrorKind as Kind, Reply
 
 from pluggent_testing.providers.asking import Ask, Tell, both, noted, outcome, refusal, streamed, whole
+from pluggent_testing.wires.cases.replies import LISTED, TEXT
 from pluggent_testing.wires.http_server import Endless, Received, Step, Steps, answer, head, until_closed
-from pluggent_testing.wires.replies import LISTED, TEXT
 from pluggent_testing.wires.server import WireServer
 from pluggent_testing.wires.suite import WireSuite, assert_error, content_of
 

@@ -11,8 +11,8 @@ from pluggent_provider_http.payload import MalformedError, Object, as_list, as_o
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.surrogates import replaced
 
-from pluggent_gemini.ending import Ending, blocked
-from pluggent_gemini.reply import Parts
+from pluggent_gemini.generate.ending import Ending, blocked
+from pluggent_gemini.generate.reply import Parts
 
 _NOTHING = Usage()
 MOST_ANSWERS = 64

@@ -23,8 +23,9 @@ from pluggent_hookspecs import (
 from pluggent_provider_http.call_ids import CallIds
 from pluggent_provider_http.payload import MalformedError, Object, as_list, as_object, as_text
 
-from pluggent_gemini.layout import SIGNATURE, WIRE, Entry, Words, described
+from pluggent_gemini.generate.layout import SIGNATURE, WIRE, Entry, described
 from pluggent_gemini.media import shown_media
+from pluggent_gemini.words import Words
 
 _CALL = frozenset({"id", "name", "args"})
 

@@ -22,9 +22,9 @@ from pluggent_provider_http.token_counts import as_tokens
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 
 from pluggent_gemini.access import Access
+from pluggent_gemini.generate.parts import encode
+from pluggent_gemini.generate.request import Body, encode_request
 from pluggent_gemini.model_traits import model_of
-from pluggent_gemini.parts import encode
-from pluggent_gemini.request import Body, encode_request
 from pluggent_gemini.settings import LEAST_TTL_S, Server
 
 if TYPE_CHECKING:  # it brings httpx2 along, which takes long to import

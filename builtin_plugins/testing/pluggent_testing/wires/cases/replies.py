@@ -37,8 +37,8 @@ from pluggent_testing.providers.values import (
     check_written_down,
 )
 from pluggent_testing.wires.format import Says
+from pluggent_testing.wires.formats.openai import OpenAIWire
 from pluggent_testing.wires.http_server import Received, Step, Steps, answer
-from pluggent_testing.wires.openai import OpenAIWire
 from pluggent_testing.wires.server import HELLO, MODELS, WireServer, holds, packings
 from pluggent_testing.wires.suite import WireSuite, content_of
 

@@ -17,7 +17,7 @@ import msgspec
 from pluggent_hookspecs import Message
 from pluggent_provider_http.unsendable import UnsendableError
 
-from pluggent_gemini.parts import Piece, Pieces, content_of, encode
+from pluggent_gemini.generate.parts import Piece, Pieces, content_of, encode
 
 _NO_RESULT = "(no result was recorded)"
 _BEFORE = encode({"text": "(earlier messages are left out)"})

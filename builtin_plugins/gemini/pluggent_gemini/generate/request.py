@@ -12,12 +12,13 @@ from typing import assert_never, cast
 
 import attrs
 from pluggent_hookspecs import AllowedTools, Json, ModelParameters, ModelRequest, ToolSpec, thaw
+from pluggent_provider_http.left_out import thinking_note
 from pluggent_provider_http.unsendable import UnsendableError
 
-from pluggent_gemini.conversation import Conversation, conversation
-from pluggent_gemini.layout import WIRE, Object
+from pluggent_gemini.generate.conversation import Conversation, conversation
+from pluggent_gemini.generate.layout import WIRE, Object
+from pluggent_gemini.generate.parts import Pieces, encode, fits
 from pluggent_gemini.model_traits import Model, model_of, thinking
-from pluggent_gemini.parts import Pieces, encode, fits
 from pluggent_gemini.schema import wire_schema
 from pluggent_gemini.settings import Server
 
@@ -83,10 +84,7 @@ def encode_count(request: ModelRequest, server: Server, target: str, resource: s
 
 
 def _notes(said: Conversation) -> tuple[str, ...]:
-    notes: list[str] = []
-    if said.dropped:
-        which = "one earlier reply" if said.dropped == 1 else f"{said.dropped} earlier replies"
-        notes.append(f"the thinking of {which} was left out: changed since, cut off, or of another model or server")
+    notes = [*thinking_note(said.dropped)]
     if said.unmarked:
         which = "a message" if said.unmarked == 1 else f"{said.unmarked} messages"
         notes.append(f"cache points of {which} were left out: this vendor keeps instruction and tools alone (cache)")
