@@ -19,8 +19,8 @@ from fork_server import MODULE, Forked, server_for
 
 PATIENCE_S = 30.0
 NOT_BY_DEFAULT = (
-    "pluggent-audit,pluggent-budget,pluggent-mcp,pluggent-office-hours,pluggent-ollama,pluggent-permissions,"
-    "pluggent-redact"
+    "pluggent-audit,pluggent-budget,pluggent-mcp,pluggent-office-hours,pluggent-ollama,pluggent-openai-media,"
+    "pluggent-permissions,pluggent-redact"
 )
 """What is installed beside the tests, and not with ``pluggent`` itself."""
 EVIL = "\x1b]0;title\x07\x9b2J\u202e\r\x00"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pluggent_hookspecs import ModelRequest, ModelResponse
-from pluggent_provider_http.reply_reader import ReplyEvents
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.dialects import Dialect
@@ -33,7 +32,7 @@ class ResponsesWire:
         """Return what asks how many tokens *request* has."""
         return self._writer.encode_count(request, faults)
 
-    def events(self, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ReplyEvents:
+    def events(self, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> Events:
         """Return what reads a stream."""
         return Events(request, self._target, faults, notes)
 
