@@ -177,8 +177,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start the rules that hold for the whole run."""
     config.pluginmanager.register(Isolation(), "pluggent-isolation")
     config.pluginmanager.register(Watch(), "pluggent-watch")
-    if config.getoption("share"):
-        config.pluginmanager.register(SharedRun(config.getoption("share")), "pluggent-shared-run")
+    if share := config.getoption("share"):
+        config.pluginmanager.register(SharedRun(share), "pluggent-shared-run")
     keep_on_this_machine()
 
 
