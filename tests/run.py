@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
 def run_together(command: list[str], environ: Mapping[str, str], processes: int) -> int:
     """Run *command* in processes that share the tests; show what the first one says, then the others."""
     with tempfile.TemporaryDirectory(prefix="pluggent-share-") as folder, ExitStack() as stack:
-        shared = [*command, "-p", "no:cacheprovider", "-o", "console_output_style=classic", "--share", folder]
+        shared = [*command, "-p", "no:cacheprovider", "-o", "console_output_style=classic", f"--share={folder}"]
         started: list[tuple[subprocess.Popen[bytes], IO[bytes] | None]] = []
         for number in range(processes):
             said = stack.enter_context(tempfile.TemporaryFile()) if number else None

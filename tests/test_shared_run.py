@@ -55,7 +55,7 @@ def together(tmp_path):
     def run(**files):
         for name, text in files.items():
             (tmp_path / "below" / f"{name}.py").write_text(text)
-        command = [sys.executable, "-P", "-m", "pytest", "-q", "--share", str(share)]
+        command = [sys.executable, "-P", "-m", "pytest", "-q", f"--share={share}"]
         environ = {**os.environ, "PYTHONPATH": str(Path(shared_run.__file__).parent)}
         started = [
             subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.DEVNULL)  # noqa: S603 (ours)
