@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import attrs
 from pluggent_hookspecs import (
+    BatchResult,
+    BatchState,
+    BatchTicket,
     ConfigError,
     Delta,
     ModelInfo,
@@ -30,8 +33,10 @@ from pluggent_openai.wire import Body, Wire
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
+    from pluggent_provider_http.client import Client
 
     # and so does what is not asked for mostly
+    from pluggent_openai.batches import OpenAIBatches
     from pluggent_openai.responses.background import Background
     from pluggent_openai.responses.wire import ResponsesWire
 
@@ -44,7 +49,7 @@ class OpenAIProvider(HttpProvider[Server]):
     """Asks the models of one server; see the contract's Provider for what its methods promise.
 
     It can list the models too (ListsModels), and count tokens and make replies in the background where it is asked
-    through Responses (CountsTokens, RunsLater). ``dialect`` is how the server speaks.
+    through Responses (CountsTokens, RunsLater), and send batches (Batches). ``dialect`` is how the server speaks.
     """
 
     def __init__(
@@ -61,6 +66,8 @@ class OpenAIProvider(HttpProvider[Server]):
         self._apis = Apis(server.base_url, server.api, server.apis)
         self._wires: dict[Api, Wire] = {}
         self._background: Background | None = None
+        self._batches: OpenAIBatches | None = None
+        self._patient: Client | None = None
         self._wire_of(self._apis.usual)  # it takes long to import, which is no part of a request's time
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
@@ -112,10 +119,34 @@ class OpenAIProvider(HttpProvider[Server]):
         """End the run of *ticket*; see the contract's RunsLater."""
         await self._runs().cancel(ticket)
 
+    async def submit_batch(self, requests: Mapping[str, ModelRequest], key: str) -> BatchTicket:
+        """Send a batch; see the contract's Batches."""
+        return await self._desk().submit(requests, key)
+
+    async def find_batch(self, key: str, requests: Mapping[str, ModelRequest], since_s: float) -> BatchTicket | None:
+        """Return the batch of *key*; see the contract's Batches."""
+        return await self._desk().find(key, since_s)
+
+    async def batch_state(self, ticket: BatchTicket) -> BatchState:
+        """Return how far a batch is; see the contract's Batches."""
+        return await self._desk().state(ticket)
+
+    def batch_results(
+        self, ticket: BatchTicket, requests: Mapping[str, ModelRequest]
+    ) -> AsyncGenerator[Sequence[BatchResult]]:
+        """Yield the results of a batch; see the contract's Batches."""
+        return self._desk().results(ticket, requests)
+
+    async def cancel_batch(self, ticket: BatchTicket) -> None:
+        """End a batch; see the contract's Batches."""
+        await self._desk().cancel(ticket)
+
     async def close(self) -> None:
         """Close the connections that were opened in this event loop."""
         if self._background is not None:
             await self._background.close()
+        if self._patient is not None:
+            await self._patient.close()
         await super().close()
 
     async def list_models(self) -> Sequence[ModelInfo]:
@@ -146,6 +177,17 @@ class OpenAIProvider(HttpProvider[Server]):
                 self.name, self.target, self.server, wire, self.http(), self._below, self._headers, self.access
             )
         return self._background
+
+    def _desk(self) -> OpenAIBatches:
+        if self._batches is None:
+            # Here and not above: most requests are sent one by one.
+            from pluggent_provider_http.batch_results import MOST_BYTES
+
+            from pluggent_openai.batches import OpenAIBatches
+
+            self._patient = self.http_for(max_response_bytes=MOST_BYTES)
+            self._batches = OpenAIBatches(self.name, self.target, self._wire, self._patient, self._headers)
+        return self._batches
 
     def _below(self, model: str, path: str, faults: Faults) -> str:
         return path_for(self._after, model, faults) + path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 from pluggent_hookspecs import Delta, Finished, ModelRequest, ModelResponse, ReplyMeta, collect
@@ -115,6 +115,12 @@ class HttpServer(Generic[ServerT]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} at {self._target}>"
+
+    def http_for(self, **settings: Any) -> Client:
+        """Return what sends requests of another kind, for which some *settings* are others. The caller closes it."""
+        from pluggent_provider_http.client import Client  # as in http()
+
+        return Client(attrs.evolve(self._endpoint, **settings), *self._given)
 
     def http(self) -> Client:
         """Return what sends requests below the base URL; made when it is first wanted."""

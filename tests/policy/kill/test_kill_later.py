@@ -11,10 +11,12 @@ from pathlib import Path
 import dying_later
 import pytest
 import saved
-from dying_later import LATER, opened
+from dying_later import LATER, opened, play_batch
+from pluggent_cli.batches.kept import KeptBatches
 from pluggent_hookspecs import Message, ModelResponse, Usage
 from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import call
+from pluggent_testing.later.batch_servers import OpenAIBatchServer
 from pluggent_testing.later.responses_server import USAGE, ResponsesServer
 from talking import shape
 
@@ -26,16 +28,19 @@ def reply_to(body):
     return ModelResponse(Message.assistant((), (call("look", "c1"),)), usage=USAGE, model="m")
 
 
+def killed(folder, server, kind):
+    """Return the folders of processes that were killed, each a step later; the last one lived."""
+    origin = server.url("x").removesuffix("/x/v1")
+    program = [sys.executable, dying_later.__file__, str(folder), origin, kind]
+    support = {**os.environ, "PYTHONPATH": str(Path(saved.__file__).parent)}
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=True, env=support)  # noqa: S603
+    return [folder / number for number in done.stdout.split()]
+
+
 @pytest.fixture(scope="module")
 def remains(tmp_path_factory):
-    """Return the server and the folders of the processes that were killed, each a step later; the last one lived."""
-    folder = tmp_path_factory.mktemp("killed")
     with ResponsesServer(reply_to) as server:
-        origin = server.url("x").removesuffix("/x/v1")
-        program = [sys.executable, dying_later.__file__, str(folder), origin, "run"]
-        support = {**os.environ, "PYTHONPATH": str(Path(saved.__file__).parent)}
-        done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=True, env=support)  # noqa: S603
-        yield server, [folder / number for number in done.stdout.split()]
+        yield server, killed(tmp_path_factory.mktemp("killed"), server, "run")
 
 
 async def test_a_killed_run_goes_on_and_is_paid_for_once_or_is_in_doubt(remains):
@@ -83,3 +88,30 @@ async def test_what_was_not_sent_again_unasked_is_sent_once_a_person_agrees(rema
             result = await session.resume({session.pending[0].call_id: True})
             assert (result.why, result.text) == (Why.COMPLETED, "all is done"), place
             assert len(account.bodies) <= before + 2
+
+
+class Server(OpenAIBatchServer):
+    """Its batches end at once."""
+
+    def _begun(self, account, batch):
+        account.ends = True
+        return super()._begun(account, batch)
+
+
+async def test_a_killed_batch_is_found_again_and_paid_for_once(tmp_path):
+    with Server() as server:
+        places = killed(tmp_path, server, "batch")
+        assert len(places) > 15
+        states = set()
+        for place in places:
+            account = server.accounts[place.name]
+            known = KeptBatches(place).of("digest")
+            states.add((known is not None, known is not None and known.batch.ticket is not None, len(account.batches)))
+
+            await play_batch(place, server.url(place.name))
+
+            assert len(account.batches) == 1, place
+            kept = KeptBatches(place).all()
+            assert [each.batch.ticket.id for each in kept] == ["batch_1"], place
+    # Killed before and behind each: the record, the vendor's batch, the ticket. Sent and not known is one of them.
+    assert states == {(False, False, 0), (True, False, 0), (True, False, 1), (True, True, 1)}
