@@ -13,13 +13,14 @@ from ipaddress import ip_address
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic, sleep
 from typing import Any
 
 import importlib_metadata  # noqa: F401 (first imported in a test that restores sys.meta_path, its finder would be lost)
 import pytest
 import quick
 from cli_support import Cli
-from fork_server import children, close_server
+from fork_server import children, close_server, forked
 from hypothesis import HealthCheck, settings
 
 # How fast a machine is says nothing of what is tested.
@@ -38,6 +39,9 @@ DISK = os.environ.get("PLUGGENT_TEST_DISK")
 
 HANGS_S = 120
 """Seconds after which a test that has not ended says where it stands."""
+
+ENDS_S = 5
+"""Seconds in which a process that another one had forked has to end once that one has ended."""
 
 UNWANTED_PREFIXES = ("PLUGGENT_", "XDG_")
 UNWANTED_SUFFIXES = ("_API_KEY", "_PROXY", "_proxy")
@@ -92,6 +96,9 @@ class Isolation:
         """Fail a test after which a thread of ours or a child process is there that was not before."""
         before = threads() | children()
         yield
+        deadline = monotonic() + ENDS_S
+        while forked() - before and monotonic() < deadline:
+            sleep(0.005)  # no event says that the child of another process has ended
         assert threads() | children() <= before, "the test left these running"
 
     @pytest.fixture(autouse=True)

@@ -37,10 +37,10 @@ from pluggent_host.batches import HostBatches
 from pluggent_host.common import process_marker
 from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.hooks.caller import Caller, Late
-from pluggent_host.hooks.chains import Chains
 from pluggent_host.hooks.event_bus import EventStream, UnrecordedJournal
-from pluggent_host.operations.embedding import check_request, embedded
-from pluggent_host.operations.token_count import counted
+from pluggent_host.hooks.order import Chains
+from pluggent_host.operations.embedding import EmbeddingOperation, check_request, embedded
+from pluggent_host.operations.token_count import CountOperation, counted
 from pluggent_host.plugins.lookup import session_files
 from pluggent_host.session import OfferedTool, Session, offered
 from pluggent_host.settings import GivenLimits, Grants, HostSettings, check_limits, limited
@@ -380,7 +380,8 @@ class Host:
         scope = Scope(origin="api", principal=principal or services.settings.principal)
         journal = UnrecordedJournal(services.emit)
         id, attempt_s = f"embed.{next(self._numbers)}", services.settings.timeouts.model_s
-        return await embedded(services.operations, journal, scope, id, (capability, embedder), request, attempt_s)
+        operation = EmbeddingOperation(journal, scope, id, (capability, embedder), request, attempt_s)
+        return await embedded(services.operations, operation, services.operations.settle)
 
     async def count(
         self,
@@ -406,9 +407,8 @@ class Host:
         services = self._parts.services
         scope = Scope(origin="api", principal=principal or services.settings.principal)
         journal, id = UnrecordedJournal(services.emit), f"count.{next(self._numbers)}"
-        return await counted(
-            services.operations, journal, scope, id, found, request, services.settings.timeouts.model_s
-        )
+        operation = CountOperation(journal, scope, id, found, request, services.settings.timeouts.model_s)
+        return await counted(services.operations, operation, services.operations.settle)
 
     async def models(self, provider: str = "", *, timeout_s: float | None = None) -> Mapping[str, Models]:
         """Return {provider: its models, or the error that hides them} for *provider*, or for all.

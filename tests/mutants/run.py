@@ -34,7 +34,7 @@ from mutations import mutations
 ROOT = Path(__file__).resolve().parent.parent.parent
 CORE = (
     "host/pluggent_host/approvals/*.py",
-    "host/pluggent_host/hooks/[cv]*.py",
+    "host/pluggent_host/hooks/[cov]*.py",
     "host/pluggent_host/hooks/ledgers.py",
     "host/pluggent_host/operations/[aimopq]*.py",
     "host/pluggent_host/operations/tool_call.py",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 from pluggent_hookspecs import Secret
-from pluggent_provider_http.servers_plugin import EmbeddersPlugin, ServersPlugin
+from pluggent_provider_http.servers_plugin import EmbeddersPlugin, ServersPlugin, without_key
 
 from pluggent_gemini.settings import DEFAULT_KEY, Server, Settings as GeminiSettings, url_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # both take long to import; see the module's first lines
 
     # a provider brings the encoder along
     from pluggent_gemini.embedder import GeminiEmbedder
-    from pluggent_gemini.provider import GenerateContent
+    from pluggent_gemini.provider import GeminiProvider
 
 
 class Gemini(ServersPlugin[Server]):
@@ -43,9 +43,14 @@ class Gemini(ServersPlugin[Server]):
         client: httpx2.AsyncClient | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        def provider(name: str, server: Server) -> GenerateContent:
-            # Imported here: only model calls need the encoder.
-            from pluggent_gemini.provider import GenerateContent
+        def provider(name: str, server: Server) -> GeminiProvider:
+            if server.api == "interactions":
+                # Imported here: only model calls need the encoders, and a server is asked through one API.
+                from pluggent_gemini.interactions.provider import Interactions
+
+                return Interactions(name, server, client=client, transport=transport)
+            # As above.
+            from pluggent_gemini.generate.provider import GenerateContent
 
             return GenerateContent(name, server, client=client, transport=transport)
 
@@ -87,7 +92,6 @@ def _servers(settings: GeminiSettings | None) -> dict[str, Server]:
 
 def _with_key(server: Server) -> Server:
     """Return *server* with the key that the vendor's own programs would take, if its settings name none."""
-    if server.auth == "google" and server.api_key == DEFAULT_KEY:
-        return attrs.evolve(server, api_key=None)
+    server = without_key(server, DEFAULT_KEY)
     other = server.api_key == DEFAULT_KEY and not os.environ.get("GEMINI_API_KEY") and os.environ.get("GOOGLE_API_KEY")
     return attrs.evolve(server, api_key=Secret("env:GOOGLE_API_KEY")) if other else server

@@ -59,6 +59,8 @@ _LOW_BALANCE = "credit balance is too low"
 _POLICY = (
     "content_policy_violation", "content_filter", "responsibleaipolicyviolation", "moderation_blocked",
     "invalid_prompt", "bio_policy", "cyber_policy",
+    # Gemini's: https://ai.google.dev/gemini-api/docs/api-errors (November 2026)
+    "safety", "recitation", "prohibited_content", "spii", "blocklist", "content_blocked",
 )  # fmt: skip
 _BAD_KEY = ("api_key_invalid", "api_key_service_blocked")
 """Google says it in the details of a bad request."""
@@ -77,6 +79,11 @@ _WORDS = {
     "not_found": Kind.BAD_REQUEST,
     "too_large": Kind.BAD_REQUEST,
     "timeout": Kind.TIMEOUT,
+    # Gemini's
+    "quota_exceeded": Kind.RATE_LIMITED,
+    "parameter_unknown": Kind.BAD_REQUEST,
+    "failed_precondition": Kind.BAD_REQUEST,
+    "deadline_exceeded": Kind.TIMEOUT,
     # Amazon's, which end in Exception
     "throttling": Kind.RATE_LIMITED,
     "validationexception": Kind.BAD_REQUEST,

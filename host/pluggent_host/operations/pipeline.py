@@ -29,9 +29,9 @@ from pluggent_host.approvals.patterns import may_approve
 from pluggent_host.approvals.standing import capped, limits, narrowest
 from pluggent_host.common.names import HOST
 from pluggent_host.hooks.caller import NOTHING, Caller
-from pluggent_host.hooks.chains import Chain, Chains, Impl
 from pluggent_host.hooks.event_bus import Sinks
 from pluggent_host.hooks.ledgers import Ledgers, RefusedError
+from pluggent_host.hooks.order import Chain, Chains, Impl
 from pluggent_host.hooks.votes import Verdict, ballot, combine
 from pluggent_host.operations.around import Around, Attempting, Attempts, Layer
 from pluggent_host.operations.input_output import RefusalOperation

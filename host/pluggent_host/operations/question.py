@@ -20,7 +20,7 @@ from pluggent_plugin_loader.names import APP
 
 from pluggent_host.common.names import framed
 from pluggent_host.hooks.caller import Caller
-from pluggent_host.hooks.chains import Chain
+from pluggent_host.hooks.order import Chain
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by
 from pluggent_host.settings import HostSettings
 

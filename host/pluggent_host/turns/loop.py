@@ -27,7 +27,7 @@ from pluggent_hookspecs.tools import ToolOutput
 from pluggent_host.approvals.pending import Paused, Pending, Run, Waiting
 from pluggent_host.common.running import said, uncancelled
 from pluggent_host.hooks.caller import Caller
-from pluggent_host.hooks.chains import Chain
+from pluggent_host.hooks.order import Chain
 from pluggent_host.operations.input_output import InputOperation
 from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.operations.operation import Answered, Denied, Granted, Journal, Ready, Settled, unanswered

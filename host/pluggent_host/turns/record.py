@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 from pluggent_function_tools.structured_output import OutputForm
 from pluggent_hookspecs.decisions import Ask
+from pluggent_hookspecs.embeddings import Embedder
 from pluggent_hookspecs.events import Scope, ToolCallEvent
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message
@@ -21,8 +22,8 @@ from pluggent_host.approvals.pending import Paused, Resolved, Terms, Waiting, pl
 from pluggent_host.approvals.standing import Approvals, Standing, covering, standing_of
 from pluggent_host.common.running import Threads
 from pluggent_host.hooks.caller import Caller
-from pluggent_host.hooks.chains import Chains
 from pluggent_host.hooks.event_bus import EventStreams
+from pluggent_host.hooks.order import Chains
 from pluggent_host.operations.memory import Settle
 from pluggent_host.operations.operation import Asked, Decided, Journal, Ready
 from pluggent_host.operations.pipeline import Operations
@@ -52,6 +53,7 @@ class Services:
     memory: Callable[[str, Journal, Scope, Iterator[int], Settle], MemoryAccess]
     watchers: EventStreams
     model: Callable[[str], Awaitable[Model]]
+    embedder: Callable[[str], Awaitable[tuple[str, Embedder, str]]]
 
 
 @attrs.frozen(eq=False, repr=False)

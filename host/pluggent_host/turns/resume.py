@@ -15,7 +15,7 @@ from pluggent_host.approvals.pending import Pending, Resolved, Resumed, Waiting
 from pluggent_host.operations.input_output import InputOperation
 from pluggent_host.operations.operation import Asked, Denied, Ready, Settled, unanswered
 from pluggent_host.operations.tool_call import ToolCallOperation
-from pluggent_host.tools.toolset import unknown_tool
+from pluggent_host.tools.unknown_tool import unknown_tool
 from pluggent_host.turns.consent import Waits, pending_of
 from pluggent_host.turns.loop import Turn
 from pluggent_host.turns.next_step import Done, Event, State, Why

@@ -35,7 +35,8 @@ from pluggent_host.operations.operation import (
     Unanswered,
 )
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
-from pluggent_host.tools.toolset import BoundTool, Toolset, missing, unknown_tool
+from pluggent_host.tools.toolset import BoundTool, Toolset
+from pluggent_host.tools.unknown_tool import missing, unknown_tool
 from pluggent_host.transcript.entries import Dispatched, PutBack, Settled
 from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.consent import Waits

@@ -23,6 +23,7 @@ from pluggent_hookspecs import (
     ToolCall,
     VendorPart,
 )
+from pluggent_provider_http.left_out import thoughts_in
 from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_openai.chat.content import Shown, custom_input, has_point, mark
@@ -122,7 +123,8 @@ class Conversation:
         items = restored(message, own, sent, thinking=thinking)
         if items is None:
             items = [*(item for part in message.content if (item := _said(part)) is not None), *sent]
-        dropped = bool(thoughts_of(own)) and not any(item.get("type") == "reasoning" for item in items)
+        thinks = bool(thoughts_of(own)) or thoughts_in(message) > 0
+        dropped = thinks and not any(item.get("type") == "reasoning" for item in items)
         if more and items:
             items[-1] = {**items[-1], **more}
         return _Piece(_encode(items)[1:-1], calls, dropped=dropped)

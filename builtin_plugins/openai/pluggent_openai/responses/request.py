@@ -11,6 +11,7 @@ from typing import Any, cast
 import attrs
 import msgspec
 from pluggent_hookspecs import ModelParameters, ModelRequest, ToolSpec
+from pluggent_provider_http.left_out import thinking_note
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 
@@ -123,8 +124,5 @@ def _joined(described: Object, given: Object, spec: ToolSpec) -> Object:
 
 
 def _notes(dropped: int, unmarked: int) -> tuple[str, ...]:
-    if not dropped:
-        return unmarked_note(unmarked)
-    which = "one earlier reply" if dropped == 1 else f"{dropped} earlier replies"
     why = "changed since, cut off, of another server, not encrypted, or replay_thinking = false"
-    return (f"the thinking of {which} was left out: {why}", *unmarked_note(unmarked))
+    return (*thinking_note(dropped, why), *unmarked_note(unmarked))

@@ -61,7 +61,7 @@ class BatchServer:
         self._server.__enter__()
         return self
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._server.__exit__(*exc)
 
     def url(self, account: str = "a") -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 import attrs
 from pluggent_hookspecs import Message, ModelResponse, Usage
 
+from pluggent_testing.wires.formats.responses import ResponsesWire
 from pluggent_testing.wires.http_server import LoopbackServer, Received, Step, Steps, answer, chunked
-from pluggent_testing.wires.responses import ResponsesWire
 
 SSE = "text/event-stream"
 USAGE = Usage(input=10, output=5)
@@ -23,7 +23,7 @@ Replies = Callable[[Any], ModelResponse]
 """Makes the reply to the body of a request."""
 
 
-def said(body: Any) -> ModelResponse:
+def said(_: Any) -> ModelResponse:
     """Return a reply of three words."""
     return ModelResponse(Message.assistant("it is done"), usage=USAGE, model="m")
 
@@ -57,11 +57,11 @@ class ResponsesServer:
         self._wire = ResponsesWire()
         self.accounts: dict[str, Account] = defaultdict(Account)
 
-    def __enter__(self) -> ResponsesServer:
+    def __enter__(self) -> Self:
         self._server.__enter__()
         return self
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._server.__exit__(*exc)
 
     def url(self, account: str = "a") -> str:
