@@ -10,16 +10,17 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from time import time
+from types import TracebackType
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 import attrs
 from pluggent_hookspecs import Message, ModelResponse, Usage
 
-from pluggent_testing.wires.anthropic import AnthropicWire
+from pluggent_testing.wires.formats.anthropic import AnthropicWire
+from pluggent_testing.wires.formats.openai import OpenAIWire
+from pluggent_testing.wires.formats.responses import ResponsesWire
 from pluggent_testing.wires.http_server import LoopbackServer, Received, Step, Steps, answer
-from pluggent_testing.wires.openai import OpenAIWire
-from pluggent_testing.wires.responses import ResponsesWire
 
 SECRET = "sk-7f3a-secret"  # noqa: S105 (the suite's own)
 
@@ -61,8 +62,10 @@ class BatchServer:
         self._server.__enter__()
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self._server.__exit__(*exc)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.__exit__(kind, error, trace)
 
     def url(self, account: str = "a") -> str:
         """Return the base URL of *account*."""

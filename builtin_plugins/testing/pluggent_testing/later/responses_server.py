@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -61,8 +62,10 @@ class ResponsesServer:
         self._server.__enter__()
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self._server.__exit__(*exc)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.__exit__(kind, error, trace)
 
     def url(self, account: str = "a") -> str:
         """Return the base URL of *account*."""
