@@ -39,7 +39,7 @@ __all__ = ["MOST_RESULT_BYTES", "MessageBatches"]
 
 MOST_REQUESTS = 100_000
 MOST_BYTES = 256_000_000
-"""https://docs.anthropic.com/en/docs/build-with-claude/batch-processing (November 2026): 100,000 requests, 256 MB."""
+"""https://docs.anthropic.com/en/api/creating-message-batches (November 2026): 100,000 requests, 256 MB."""
 PAGE = 100
 MOST_PAGES = 100
 CLOCKS_S = 3_600.0
@@ -173,9 +173,7 @@ class MessageBatches:
             parts.append(b'{"custom_id":%b,"params":%b}' % (_encode(id), body.data))
             size += len(parts[-1]) + 1
             if size > MOST_BYTES:
-                problem = (
-                    f"the requests up to '{id}' have more than the {MOST_BYTES:,} bytes of a batch; make two of it"
-                )
+                problem = f"the requests up to '{id}' have more than {MOST_BYTES:,} bytes; make two batches of it"
                 raise faults.unsendable(ValueError(problem))
         return Body(b'{"requests":[%b]}' % b",".join(parts), tuple(betas), tuple(notes))
 

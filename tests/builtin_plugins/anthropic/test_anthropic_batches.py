@@ -45,7 +45,7 @@ async def test_what_is_too_much_for_one_batch_is_refused_by_name_before_anything
                     dict.fromkeys(map(str, range(100_001)), REQUESTS["one"]),
                     "100,001 requests are more than the 100,000",
                 ),
-                (REQUESTS, "have more than the 300 bytes of a batch; make two of it"),
+                (REQUESTS, "have more than 300 bytes; make two batches of it"),
                 ({"a": background}, "leave out background"),
             ):
                 with pytest.raises(ProviderError, match=problem):

@@ -22,7 +22,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from dying import Steps, die_between_writes
-from pluggent_hookspecs import ModelParameters, Secret, tool
+from pluggent_cli.batches.command import Submitter
+from pluggent_cli.batches.kept import Kept, KeptBatches
+from pluggent_hookspecs import Message, ModelParameters, ModelRequest, Secret, tool
 from pluggent_host import Host, HostSettings
 from pluggent_openai.plugin import OpenAI
 from pluggent_openai.settings import Settings
@@ -48,7 +50,7 @@ def die_between_messages(step: Steps) -> None:
         step()
         return data
 
-    Client._send = sending  # type: ignore[method-assign]  # noqa: SLF001 (as above)
+    Client._send = sending  # type: ignore[method-assign, assignment]  # noqa: SLF001 (as above)
     Answer.__anext__ = reading  # type: ignore[method-assign]
 
 
@@ -75,7 +77,34 @@ async def play_run(folder: Path, url: str) -> None:
         await session.say("go")
 
 
-PLAYS = {"run": play_run}
+REQUESTS = {name: ModelRequest("", (Message.user(f"say {name}"),)) for name in ("a", "b")}
+
+
+async def play_batch(folder: Path, url: str) -> None:
+    """Submit a batch as the command does, and read its results."""
+    kept = KeptBatches(folder)
+    before = kept.of("digest")
+    async with opened(folder, url) as host:
+        known = None if before is None else before.batch
+        if known is None or known.ticket is None:
+            known = await Submitter(host, kept, "file", "digest").submit("openai/m", REQUESTS, known)
+        results = [result.id async for result in host.batches.results(known)]
+        assert sorted(results) == ["a", "b"], results
+
+
+def die_between_files(step: Steps) -> None:
+    """Take *step* around everything that is written of batches."""
+    write = KeptBatches.write
+
+    def writing(self: KeptBatches, kept: Kept) -> None:
+        step()
+        write(self, kept)
+        step()
+
+    KeptBatches.write = writing  # type: ignore[method-assign]
+
+
+PLAYS = {"run": play_run, "batch": play_batch}
 
 
 def main(folder: Path, origin: str, kind: str) -> None:
@@ -91,6 +120,7 @@ def main(folder: Path, origin: str, kind: str) -> None:
             step = Steps(number)
             die_between_writes(step)
             die_between_messages(step)
+            die_between_files(step)
             asyncio.run(PLAYS[kind](place, f"{origin}/{number}/v1"))
             os._exit(0)
         status = os.waitpid(pid, 0)[1]
