@@ -34,6 +34,7 @@ from pluggent_host.operations.operation import (
     Unanswered,
 )
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
+from pluggent_host.tools.hosted import hosted_call
 from pluggent_host.tools.results import fit
 from pluggent_host.tools.toolset import BoundTool, Toolset, missing, unknown_tool
 from pluggent_host.transcript.entries import Dispatched, PutBack, Settled
@@ -262,7 +263,7 @@ class Batch:
     # ---- decide --------------------------------------------------------------------------
 
     async def _decided(self, call: ToolCall, index: int) -> Slot:
-        tool = self._offered.get(call.name)
+        tool = self._tool(call)
         problem, kind, arguments = "", None, b"{}"
         if tool is None:
             tool = unknown_tool(call.name)
@@ -292,6 +293,11 @@ class Batch:
             return slot
         await self._note(slot, slot.decided)
         return slot
+
+    def _tool(self, call: ToolCall) -> BoundTool | None:
+        if not call.hosted:
+            return self._offered.get(call.name)
+        return hosted_call(call, self._turn.agent.model, self._turn.services.settings.effects)
 
     def _slot(self, call: ToolCall, tool: BoundTool, index: int, arguments: bytes, **more: Any) -> Slot:
         turn = self._turn
