@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from pluggent_hookspecs import ModelInfo, ModelParameters, ModelRequest, ProviderErrorKind
+from pluggent_hookspecs import HostedTool, ModelInfo, ModelParameters, ModelRequest, ProviderErrorKind
 from pluggent_provider_http.credentials import hidden, read_headers, read_key
+from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.provider import Asked, HttpProvider
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import read_count
@@ -15,7 +16,7 @@ from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_anthropic.model_list import PAGE, Pages
 from pluggent_anthropic.request import encode_count, encode_request
-from pluggent_anthropic.settings import Server
+from pluggent_anthropic.settings import Server, declared
 from pluggent_anthropic.stream import Events
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
@@ -90,6 +91,10 @@ class Messages(HttpProvider[Server]):
         async with self.http().post(path, body.data, headers, faults, request.parameters.timeouts) as answer:
             await self.check(answer)
             return read_count(await answer.read(), faults)
+
+    def hosted_tools(self, model: str) -> Sequence[HostedTool]:
+        """Return the tools of the setting ``server_tools``."""
+        return offered(self.name, declared(self.server))
 
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream of *request*."""

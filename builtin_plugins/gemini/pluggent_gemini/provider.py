@@ -7,8 +7,9 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import attrs
-from pluggent_hookspecs import Delta, ModelInfo, ModelRequest
+from pluggent_hookspecs import Delta, HostedTool, ModelInfo, ModelRequest
 from pluggent_provider_http.endpoint import target_of
+from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.provider import Asked, HttpProvider
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import read_count
@@ -18,7 +19,7 @@ from pluggent_gemini.access import MODELS, Access
 from pluggent_gemini.caches import Caches
 from pluggent_gemini.model_list import PAGE, Pages
 from pluggent_gemini.request import Body, encode_count, encode_request
-from pluggent_gemini.settings import Server
+from pluggent_gemini.settings import Server, declared
 from pluggent_gemini.stream import Events
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
@@ -108,6 +109,10 @@ class GenerateContent(HttpProvider[Server]):
             async with aclosing(self.streamed(request)) as batches:
                 async for batch in batches:
                     yield batch
+
+    def hosted_tools(self, model: str) -> Sequence[HostedTool]:
+        """Return the tools of the setting ``server_tools``."""
+        return offered(self.name, declared(self.server))
 
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a reply to *request*."""

@@ -10,6 +10,7 @@ import attrs
 from pluggent_hookspecs import Secret
 from pluggent_provider_http.endpoint import Endpoint, check_names, check_url
 from pluggent_provider_http.google.vertex import check_place, is_vertex, vertex_url
+from pluggent_provider_http.hosted_tools import Declared
 
 from pluggent_gemini.model_traits import Model
 
@@ -54,7 +55,8 @@ class Server(Endpoint):
     ``api_key`` is: ``key`` an API key, ``bearer`` a token, ``google`` the credentials of a service account or
     a user as JSON; None with ``google`` means application default credentials. ``stream`` false asks for every
     reply whole. ``show_thinking``: models that think summarize it. ``server_tools`` run at the vendor and are
-    part of every request. ``models`` are patterns of names, before the table in ``model_traits.py``.
+    offered in the turns of a session, under its policies: ``gemini:hosted/googleSearch``. ``models`` are patterns of
+    names, before the table in ``model_traits.py``.
     """
 
     base_url: str = attrs.field(default="", validator=check_url)
@@ -76,12 +78,17 @@ class Server(Endpoint):
     safety: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_texts)
     """What is blocked: threshold by category, such as HARM_CATEGORY_HARASSMENT = "BLOCK_ONLY_HIGH"."""
     server_tools: tuple[Mapping[str, Any], ...] = attrs.field(default=(), converter=_tools, validator=_check_tools)
-    """Tools that run at the vendor and are part of every request."""
+    """Tools that run at the vendor, offered to its models as policies on model requests let them."""
 
     @property
     def at_vertex(self) -> bool:
         """Whether this is Vertex AI, whose requests have a few other fields."""
         return bool(self.project) or is_vertex(self.base_url)
+
+
+def declared(server: Server) -> tuple[Declared, ...]:
+    """Return the tools that run at the vendor, as ``server_tools`` has them, by the words of its API."""
+    return tuple(Declared("+".join(tool), "+".join(tool), tool) for tool in server.server_tools)
 
 
 def url_of(server: Server) -> str:
