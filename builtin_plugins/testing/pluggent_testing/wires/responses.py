@@ -63,6 +63,7 @@ class ResponsesWire(OpenAIWire):
     vendor_part = VendorPart(
         "openai_responses",
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "7f3a"}},
+        "web_search",
     )
     idle_events = (
         b": keep-alive\n\n",
