@@ -308,9 +308,9 @@ LIGHT = {
     "--version": {"pluggent_host"},
     "plugins": {
         "pluggent_hookspecs", "pluggent_hookspecs.errors", "pluggent_hookspecs.folders", "pluggent_host",
-        "pluggent_host.common", "pluggent_host.common.escape", "pluggent_host.settings", "pluggent_plugin_loader",
-        "pluggent_plugin_loader.catalog", "pluggent_plugin_loader.discovery", "pluggent_plugin_loader.names",
-        "pluggent_plugin_loader.project", "pluggent_plugin_loader.settings", "pluggent_plugin_loader.suggestions",
+        "pluggent_contract_values", "pluggent_contract_values.escape", "pluggent_host.settings",
+        "pluggent_plugin_loader", *map("pluggent_plugin_loader.{}".format, (
+            "catalog", "discovery", "entry_points", "names", "project", "settings", "suggestions")),
     },
 }  # fmt: skip
 """What each loads of the contract and the host; none loads a third-party package."""

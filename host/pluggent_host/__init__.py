@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
+    from pluggent_contract_values.question_fields import Field as Field, FieldKind as FieldKind, Option as Option
     from pluggent_hookspecs.attachments import audio as audio, file as file, image as image
     from pluggent_hookspecs.decisions import Approval as Approval
     from pluggent_plugin_loader.settings import Selection as Selection
@@ -14,7 +15,6 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_host.approvals.pending import Pending as Pending
     from pluggent_host.hooks.event_bus import EventStream as EventStream
     from pluggent_host.host import Host as Host
-    from pluggent_host.operations.forms import Field as Field, FieldKind as FieldKind, Option as Option
     from pluggent_host.operations.memory import Memory as Memory
     from pluggent_host.operations.token_count import NoTokenCount as NoTokenCount
     from pluggent_host.session import OfferedTool as OfferedTool, Session as Session
@@ -29,9 +29,9 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_host.sync import SyncHost as SyncHost, SyncSession as SyncSession
     from pluggent_host.transcript.rebuild import Exchange as Exchange
     from pluggent_host.transcript.stored import StoredSession as StoredSession, StoredSessions as StoredSessions
+    from pluggent_host.turns.next_step import Why as Why
     from pluggent_host.turns.options import TurnOptions as TurnOptions
     from pluggent_host.turns.result import TurnResult as TurnResult, TurnStream as TurnStream
-    from pluggent_host.turns.step import Why as Why
 
 __version__ = "0.1.0"
 
@@ -39,7 +39,6 @@ _MODULES = {
     "approvals.pending": "Pending",
     "hooks.event_bus": "EventStream",
     "host": "Host",
-    "operations.forms": "Field FieldKind Option",
     "operations.memory": "Memory",
     "operations.token_count": "NoTokenCount",
     "session": "OfferedTool Session",
@@ -49,9 +48,10 @@ _MODULES = {
     "transcript.stored": "StoredSession StoredSessions",
     "turns.options": "TurnOptions",
     "turns.result": "TurnResult TurnStream",
-    "turns.step": "Why",
+    "turns.next_step": "Why",
 }
 _ELSEWHERE = {
+    "pluggent_contract_values.question_fields": "Field FieldKind Option",
     "pluggent_hookspecs.attachments": "audio file image",
     "pluggent_hookspecs.decisions": "Approval",
     "pluggent_plugin_loader.settings": "Selection",

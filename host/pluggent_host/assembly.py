@@ -24,8 +24,8 @@ from pluggent_plugin_loader.suggestions import did_you_mean
 from pluggent_host import __version__
 from pluggent_host.common.running import Threads
 from pluggent_host.hooks.caller import Caller
-from pluggent_host.hooks.chains import build
 from pluggent_host.hooks.event_bus import EventBus
+from pluggent_host.hooks.order import build
 from pluggent_host.operations.memory import Cursors, Memory
 from pluggent_host.operations.pipeline import Operations
 from pluggent_host.plugins.lookup import Capabilities

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import attrs
+from pluggent_contract_values.sanitize import check_history, clean_history
 from pluggent_hookspecs.embeddings import EmbeddingRequest, EmbeddingResponse, EmbeddingRole
 from pluggent_hookspecs.errors import PluggentError, ProviderError, ProviderErrorKind, SessionError, SessionOwnerError
 from pluggent_hookspecs.events import Scope
@@ -34,10 +35,9 @@ from pluggent_host.approvals.standing import Approvals
 from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_around, people, take_apart
 from pluggent_host.common import process_marker
 from pluggent_host.common.running import comes_from_outside, said
-from pluggent_host.common.sanitize import check_history, clean_history
 from pluggent_host.hooks.caller import Caller, Late
-from pluggent_host.hooks.chains import Chains
 from pluggent_host.hooks.event_bus import EventStream, UnrecordedJournal
+from pluggent_host.hooks.order import Chains
 from pluggent_host.operations.embedding import check_request, embedded
 from pluggent_host.operations.token_count import counted
 from pluggent_host.plugins.lookup import session_files

@@ -4,7 +4,7 @@ Not for applications: no promise is given for these. Nothing is defined here.
 """
 
 from pluggent_host.assembly import look_around
-from pluggent_host.hooks.chains import Chains, Impl, build
+from pluggent_host.hooks.order import Chains, Impl, build
 from pluggent_host.host import DEFAULT_MODEL, Models, NoModelList
 from pluggent_host.operations.question import Form, form_of
 from pluggent_host.sync import SyncMemory, SyncTurnStream

@@ -15,7 +15,7 @@ from pluggent_hookspecs import DecisionMade, Observation, Scope, hookimpl
 from pluggent_host import Host
 from pluggent_host.assembly import assemble, look_around, take_apart
 from pluggent_host.hooks.caller import Deadline
-from pluggent_host.hooks.chains import Chains
+from pluggent_host.hooks.order import Chains
 from pluggent_host.operations.operation import Ready
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.settings import HostSettings

@@ -17,7 +17,7 @@ from pluggent_hookspecs.errors import PluggentError
 from pluggent_host import HostSettings
 from pluggent_host.inspection import look_around
 from pluggent_models.sources import read_models
-from pluggent_plugin_loader.discovery import GROUPS, MODEL_NAMES
+from pluggent_plugin_loader.entry_points import GROUPS, MODEL_NAMES
 from pluggent_plugin_loader.loader import check_settings
 
 ALL = [block for page in pages() for block in blocks(page)]

@@ -20,7 +20,7 @@ from pluggent_host.transcript.entries import (
     TurnBegan,
     TurnOver,
 )
-from pluggent_host.turns.step import Why
+from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from saved import add
 from talking import WAIT_S, Live, assert_whole, hosting, results, shape, talking, text

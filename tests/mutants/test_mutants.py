@@ -9,7 +9,7 @@ from each_of import each_of
 from mutations import code_of, mutated, mutations
 
 RUN = Path(__file__).parent / "run.py"
-STEP = "tests/host/turns/test_step.py"
+STEP = "tests/host/turns/test_next_step.py"
 
 
 def changes(body: str) -> list[str]:
@@ -72,7 +72,7 @@ def test_a_guard_belongs_to_its_match_and_a_condition_to_its_head():
 
 def test_mutants_of_the_core_are_run_once_and_most_are_noticed(tmp_path):
     file = tmp_path / "results.jsonl"
-    command = [sys.executable, "-P", str(RUN), str(file), "--count", "6", "--only", "turns/step", STEP]
+    command = [sys.executable, "-P", str(RUN), str(file), "--count", "6", "--only", "turns/next_step", STEP]
 
     first, again = (subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2))  # noqa: S603
 

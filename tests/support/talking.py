@@ -16,8 +16,8 @@ from pluggent_hookspecs.observations import Observation
 from pluggent_host import Host, Session
 from pluggent_host.common.running import Threads
 from pluggent_host.hooks.caller import Caller
-from pluggent_host.hooks.chains import Impl
 from pluggent_host.hooks.event_bus import Observers
+from pluggent_host.hooks.order import Impl
 from pluggent_host.tools.selection import ToolChoice
 from pluggent_host.turns.result import TurnResult
 from pluggent_testing.fakes import Reply, ScriptedModel

@@ -27,11 +27,13 @@ HOST_LIBRARIES = {"pluggent-plugin-loader"}
 """The libraries that the host is built on; no plugin is."""
 HOST_PARTS = {"pluggent-host", *HOST_LIBRARIES}
 BUILT_ON = {
-    "pluggent-host": HOST_LIBRARIES | {"pluggent-function-tools"},
-    "pluggent-cli": HOST_PARTS | {"pluggent-checked-http", "pluggent-models", "pluggent-state-files"},
-    "pluggent-testing": HOST_PARTS | {"pluggent-cli", "pluggent-function-tools"},
+    "pluggent-contract-values": {"pluggent-function-tools"},
+    "pluggent-host": HOST_LIBRARIES | {"pluggent-contract-values", "pluggent-function-tools"},
+    "pluggent-cli": HOST_PARTS
+    | {"pluggent-checked-http", "pluggent-contract-values", "pluggent-models", "pluggent-state-files"},
+    "pluggent-testing": HOST_PARTS | {"pluggent-cli", "pluggent-contract-values", "pluggent-function-tools"},
 }
-"""What of the workspace the host and its front ends may import besides the contract."""
+"""What of the workspace the host, its front ends and a library may import besides the contract."""
 
 
 class Member(NamedTuple):

@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 import attrs
-from pluggent_provider_http.servers_plugin import ServersPlugin
+from pluggent_provider_http.servers_plugin import ServersPlugin, without_key
 
 from pluggent_anthropic.settings import DEFAULT_BASE_URL, DEFAULT_KEY, Server, Settings as AnthropicSettings, url_of
 
@@ -43,8 +43,7 @@ class Anthropic(ServersPlugin[Server]):
     ) -> None:
         settings = AnthropicSettings() if settings is None else settings
         url = url_of(settings) or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
-        key = None if settings.auth == "google" and settings.api_key == DEFAULT_KEY else settings.api_key
-        own = attrs.evolve(settings, base_url=url, api_key=key)
+        own = attrs.evolve(without_key(settings, DEFAULT_KEY), base_url=url)
         others = {name: attrs.evolve(server, base_url=url_of(server)) for name, server in settings.servers.items()}
 
         def provider(name: str, server: Server) -> Messages:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from pluggent_hookspecs import HostedTool, ModelInfo, ModelParameters, ModelRequest, ProviderErrorKind
-from pluggent_provider_http.credentials import hidden, read_headers, read_key
+from pluggent_provider_http.access import Access, identity_of
+from pluggent_provider_http.endpoint import target_of
 from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.provider import Asked, HttpProvider
 from pluggent_provider_http.server_errors import Faults
@@ -21,10 +22,6 @@ from pluggent_anthropic.stream import Events
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
-
-    # and so is what imports it
-    from pluggent_provider_http.client import Answer
-    from pluggent_provider_http.google.credentials import GoogleTokens
 
 _COUNTER = "count-tokens"
 """What counts tokens at Vertex AI stands in the place of a model."""
@@ -44,32 +41,15 @@ class Messages(HttpProvider[Server]):
         client: httpx2.AsyncClient | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        super().__init__(name, server, client, transport)
-        self._tokens = self._new_tokens() if server.auth == "google" else None
-
-    async def prepare(self) -> None:
-        """Renew the access token, where there is one."""
-        if self._tokens is not None:
-            await self._tokens.renew(Faults(self.name, self.target))
-
-    async def check(self, answer: Answer) -> None:
-        """Raise the ProviderError that *answer* is, if its status is not a success."""
-        if self._tokens is None:
-            await answer.check()
-        else:
-            await self._tokens.check(answer)
-
-    async def close(self) -> None:
-        """Close the connections that were opened in this event loop."""
-        await super().close()
-        if self._tokens is not None:
-            await self._tokens.close()
+        access = Access(name, server, target_of(server.base_url), identity_of(server, server.auth))
+        super().__init__(name, server, client, transport, access=access)
 
     async def list_models(self) -> Sequence[ModelInfo]:
         """Return the models that can be asked for now. Raises ProviderError; Vertex AI lists none."""
         if self.server.at_vertex:
             problem = "Vertex AI has no list of Anthropic's models for programs; name one as its page does"
             raise Faults(self.name, self.target).error(ProviderErrorKind.BAD_REQUEST, problem)
+        await self.prepare()
         path = f"{self._version()}/models"
         headers, faults = self._headers("", path, ())
         pages = Pages(faults)
@@ -118,25 +98,8 @@ class Messages(HttpProvider[Server]):
         self, model: str, path: str, betas: Sequence[str], parameters: ModelParameters | None = None
     ) -> tuple[dict[str, str], Faults]:
         """Return the headers of a request, and its Faults, which know what is secret in them."""
-        server = self.server
-        headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-        headers["anthropic-version"] = server.version
-        headers |= (own := read_headers(server, Faults(self.name, self.target), parameters))
-        wanted = dict.fromkeys((*filter(None, (headers.get("anthropic-beta"),)), *server.betas, *betas))
+        headers, faults = self.access.headers(model, path, parameters, {"anthropic-version": self.server.version})
+        wanted = dict.fromkeys((*filter(None, (headers.get("anthropic-beta"),)), *self.server.betas, *betas))
         if wanted:
             headers["anthropic-beta"] = ",".join(wanted)
-        key = ""
-        if self._tokens is not None:
-            token = self._tokens.current(Faults(self.name, self.target))
-            headers |= token.headers
-            key = token.value
-        elif server.api_key is not None:
-            key = read_key(server.api_key, Faults(self.name, self.target))
-            headers |= {"x-api-key": key} if server.auth == "x-api-key" else {"authorization": f"Bearer {key}"}
-        return headers, Faults(self.name, self.target, model, hidden(server, key, *own.values()), path)
-
-    def _new_tokens(self) -> GoogleTokens:
-        # Here and not above: only this kind of credentials needs it.
-        from pluggent_provider_http.google.credentials import GoogleTokens
-
-        return GoogleTokens(self.server.api_key, self.server)
+        return headers, faults

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import attrs
 from pluggent_hookspecs import Secret
+from pluggent_provider_http.aws.endpoint import AwsEndpoint, check_auth
 from pluggent_provider_http.endpoint import (
-    Endpoint,
     check_header,
     check_headers,
     check_names,
@@ -50,13 +50,13 @@ def _check_tools(_: object, attribute: attrs.Attribute[Any], tools: tuple[Mappin
 
 
 @attrs.frozen(kw_only=True)
-class Server(Endpoint):
+class Server(AwsEndpoint):
     """One server that speaks the Messages API, a provider of its own.
 
     Requests go to ``/v1/messages`` below ``base_url``, to ``/messages`` if it ends in ``/v1``.
-    ``api_key`` None sends no key; ``auth`` says in which header it goes, or that it holds credentials of Google
-    (None: the default ones). Without a ``base_url`` that of ``project`` and ``location`` at Vertex AI counts, where the
-    model is a part of the path. ``betas`` are sent as
+    ``api_key`` None sends no key; ``auth`` says in which header it goes, that it holds credentials of Google (None: the
+    default ones), or that requests are signed with credentials of AWS. Without a ``base_url`` that of ``project`` and
+    ``location`` at Vertex AI counts, where the model is a part of the path. ``betas`` are sent as
     ``anthropic-beta``. ``max_tokens`` 0 means what ``models`` (patterns of names) and the
     table in ``models.py`` say of a model. ``cache`` is how long the vendor keeps what
     conversations begin with; ``off`` marks nothing. ``stream`` false asks for every
@@ -68,8 +68,10 @@ class Server(Endpoint):
 
     base_url: str = attrs.field(default="", validator=check_url)
     """Where requests go; empty: by project and location at Vertex AI."""
-    auth: Literal["x-api-key", "bearer", "google"] = "x-api-key"
-    """In which header the key goes: x-api-key or bearer; google: api_key holds credentials, or none for the default."""
+    auth: Literal["x-api-key", "bearer", "google", "sigv4"] = attrs.field(
+        default="x-api-key", validator=check_auth("x-api-key", "bearer", "google", "sigv4", default_key=DEFAULT_KEY)
+    )
+    """Who asks: x-api-key or bearer (where the key goes), google (api_key: credentials, or none) or sigv4 (AWS)."""
     project: str = attrs.field(default="", validator=check_place)
     """The project at Vertex AI; empty: not there."""
     location: str = attrs.field(default="global", validator=check_place)

@@ -15,20 +15,18 @@ import msgspec
 from pluggent_hookspecs import EmbeddingRequest, EmbeddingResponse, Usage
 from pluggent_provider_http.embedding.embedder import BatchLimits, EmbeddingAsked, HttpEmbedder
 from pluggent_provider_http.embedding.vectors import joined, vector_bytes
+from pluggent_provider_http.endpoint import target_of
 from pluggent_provider_http.payload import MalformedError, Object, as_list, as_object, decode_whole
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import as_tokens
 from pluggent_provider_http.unsendable import UnsendableError
 
-from pluggent_bedrock.access import Access
+from pluggent_bedrock.access import access_to
 from pluggent_bedrock.provider import path_of
 from pluggent_bedrock.settings import Server
 
-if TYPE_CHECKING:  # both take long to import, and only requests need them
+if TYPE_CHECKING:  # it takes long to import, and only requests need it
     import httpx2
-
-    # and so does what imports it
-    from pluggent_provider_http.client import Answer
 
 Body: TypeAlias = dict[str, Any]
 _SHOWN_BYTES = 1_000
@@ -57,8 +55,8 @@ class BedrockEmbedder(HttpEmbedder[Server]):
         client: httpx2.AsyncClient | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        super().__init__(name, server, client, transport)
-        self._access = Access(name, server, self.target)
+        access = access_to(name, server, target_of(server.base_url))
+        super().__init__(name, server, client, transport, access=access)
 
     def limits(self, request: EmbeddingRequest) -> BatchLimits:
         """Return what one request may hold."""
@@ -69,7 +67,7 @@ class BedrockEmbedder(HttpEmbedder[Server]):
         """Return what asks for the vectors of a batch."""
         path = path_of(request.model, "invoke")
         body = _encode(family_of(request.model).body(request))
-        headers, faults = self._access.headers(request.model, path, body)
+        headers, faults = self.access.headers(request.model, path)
         return EmbeddingAsked(path, body, headers, faults)
 
     def read(self, data: bytes, request: EmbeddingRequest, faults: Faults) -> EmbeddingResponse:
@@ -85,14 +83,6 @@ class BedrockEmbedder(HttpEmbedder[Server]):
             raise faults.protocol(f"answered with what is not a list of vectors: {error}: {shown}") from error
         tokens = as_tokens(answer.get(family.tokens)) if family.tokens else None
         return EmbeddingResponse(vectors, Usage(input=tokens), request.model)
-
-    async def prepare(self) -> None:
-        """Read the key, or get the credentials that sign."""
-        await self._access.prepare()
-
-    async def check(self, answer: Answer) -> None:
-        """Raise the ProviderError that *answer* is."""
-        await self._access.check(answer)
 
 
 def family_of(model: str) -> Family:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
+from pluggent_provider_http.aws.place import scope_of
 from pluggent_provider_http.servers_plugin import EmbeddersPlugin, ServersPlugin
 
-from pluggent_bedrock.regions import region_of, runtime_url
+from pluggent_bedrock.regions import runtime_url
 from pluggent_bedrock.settings import Server, Settings as BedrockSettings
 
 if TYPE_CHECKING:  # both take long to import; see the module's first lines
@@ -84,5 +85,5 @@ def _placed_servers(settings: BedrockSettings | None) -> dict[str, Server]:
 
 def _placed(server: Server) -> Server:
     """Return *server* with its region and its address, as far as settings, environment and profile say them."""
-    region = region_of(server.region, server.profile)
+    region = scope_of(server.base_url, server.region, profile_given=server.profile).region
     return attrs.evolve(server, region=region, base_url=server.base_url or runtime_url(region))

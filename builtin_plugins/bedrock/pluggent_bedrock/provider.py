@@ -9,25 +9,22 @@ from urllib.parse import quote
 import attrs
 from pluggent_hookspecs import HostedTool, ModelInfo, ModelRequest
 from pluggent_provider_http.aws.event_stream import FrameFeed
-from pluggent_provider_http.endpoint import url_below
+from pluggent_provider_http.endpoint import target_of
 from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.provider import Asked, HttpProvider, HttpServer
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import read_count
 from pluggent_provider_http.unsendable import UNSENDABLE
 
-from pluggent_bedrock.access import Access
+from pluggent_bedrock.access import access_to
 from pluggent_bedrock.model_list import MAX_PAGES, MODELS, PROFILES, read_models, read_profiles
 from pluggent_bedrock.regions import control_url, without_area
 from pluggent_bedrock.request import encode_count, encode_request
 from pluggent_bedrock.settings import Server, declared
 from pluggent_bedrock.stream import Events
 
-if TYPE_CHECKING:  # both take long to import, and only requests need them
+if TYPE_CHECKING:  # it takes long to import, and only requests need it
     import httpx2
-
-    # and so does what imports it
-    from pluggent_provider_http.client import Answer
 
 
 class Converse(HttpProvider[Server]):
@@ -43,9 +40,10 @@ class Converse(HttpProvider[Server]):
         client: httpx2.AsyncClient | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        super().__init__(name, server, client, transport)
-        self._access = Access(name, server, self.target)
-        self._control = HttpServer(name, attrs.evolve(server, base_url=control_url(server.base_url)), client, transport)
+        access = access_to(name, server, target_of(server.base_url))
+        super().__init__(name, server, client, transport, access=access)
+        control = attrs.evolve(server, base_url=control_url(server.base_url))
+        self._control = HttpServer(name, control, client, transport, access=access)
 
     def hosted_tools(self, model: str) -> Sequence[HostedTool]:
         """Return the tools of the setting ``server_tools``."""
@@ -55,7 +53,7 @@ class Converse(HttpProvider[Server]):
         """Return what asks for a stream of *request*."""
         path = path_of(request.model, "converse-stream" if self.server.stream else "converse")
         body = encode_request(request, self.server)
-        headers, faults = self._access.headers(request.model, path, body.data, request.parameters)
+        headers, faults = self.access.headers(request.model, path, request.parameters)
         return Asked(path, body.data, headers, faults, Events(request, faults, body.notes), FrameFeed)
 
     async def count(self, request: ModelRequest) -> int:
@@ -66,7 +64,7 @@ class Converse(HttpProvider[Server]):
             body = encode_count(request, self.server)
         except UNSENDABLE as error:
             raise Faults(self.name, self.target).unsendable(error) from error
-        headers, faults = self._access.headers(request.model, path, body, request.parameters)
+        headers, faults = self.access.headers(request.model, path, request.parameters)
         async with self.http().post(path, body, headers, faults, request.parameters.timeouts) as answer:
             await self.check(answer)
             return read_count(await answer.read(), faults, "inputTokens")
@@ -93,19 +91,10 @@ class Converse(HttpProvider[Server]):
         await self._control.close()
 
     async def _listed(self, path: str, query: Mapping[str, str]) -> tuple[bytes, Faults]:
-        url = url_below(self._control.server.base_url, path, query)
-        headers, faults = self._access.list_headers(url, path)
+        headers, faults = self.access.headers("", path)
         async with self._control.http().get(path, headers, faults, query) as answer:
             await self.check(answer)
             return await answer.read(), faults
-
-    async def prepare(self) -> None:
-        """Read the key, or get the credentials that sign."""
-        await self._access.prepare()
-
-    async def check(self, answer: Answer) -> None:
-        """Raise the ProviderError that *answer* is."""
-        await self._access.check(answer)
 
 
 def path_of(model: str, operation: str) -> str:

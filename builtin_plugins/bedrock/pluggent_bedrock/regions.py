@@ -1,32 +1,16 @@
-"""Where Bedrock is: the region that counts, and its address."""
+"""Where Bedrock is: addresses, and the areas of inference profiles."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
-
-from pluggent_provider_http.aws.profiles import ProfileError, profile, profile_name
 
 NO_REGION = "https://bedrock-runtime.no-region.invalid"
 """The address while no region is known; nothing is sent there."""
 _CHINA = "cn-"
 # The areas of inference profiles: https://docs.aws.amazon.com/bedrock/latest/userguide/inference-profiles-support.html
 _AREA = re.compile(r"(us|us-gov|eu|apac|jp|au|ca|sa|me|af|il|global)\.(?=[a-z0-9-]+\.)")
-
-
-def region_of(given: str, profile_given: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the region that is *given*, of the environment or of the profile; empty if there is none.
-
-    >>> region_of("", "", {"AWS_REGION": "eu-west-1"})
-    'eu-west-1'
-    """
-    if found := given or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION"):
-        return found
-    with suppress(ProfileError):  # what is wrong with the file is said when its credentials are wanted
-        return profile(profile_name(profile_given, environ), environ).get("region", "")
-    return ""
 
 
 def runtime_url(region: str, environ: Mapping[str, str] = os.environ) -> str:

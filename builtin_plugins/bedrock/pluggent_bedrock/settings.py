@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
 import attrs
 from pluggent_hookspecs import Secret
-from pluggent_provider_http.endpoint import Endpoint, check_names, check_url
+from pluggent_provider_http.aws.endpoint import AwsEndpoint
+from pluggent_provider_http.endpoint import check_names, check_url
 from pluggent_provider_http.hosted_tools import Declared
 
 from pluggent_bedrock.model_traits import Model
 
-_REGION = re.compile(r"[a-z0-9-]*")
 _GUARDRAIL = frozenset({"guardrailIdentifier", "guardrailVersion", "trace", "streamProcessingMode"})
-
-
-def _check_region(_: object, attribute: attrs.Attribute[Any], region: str) -> None:
-    if not _REGION.fullmatch(region):
-        raise ValueError(f"{attribute.name}: expected a region such as us-east-1, got {region[:40]!r}")
 
 
 def _models(models: Mapping[str, Model]) -> Mapping[str, Model]:
@@ -44,11 +38,11 @@ def _check_guardrail(_: object, attribute: attrs.Attribute[Any], guardrail: Mapp
 
 
 @attrs.frozen(kw_only=True)
-class Server(Endpoint):
+class Server(AwsEndpoint):
     """One region of Amazon Bedrock under one identity, a provider of its own.
 
-    ``region`` empty means AWS_REGION, AWS_DEFAULT_REGION, and what the profile says; ``base_url`` empty
-    follows from the region. ``auth`` ``auto`` sends ``api_key`` if there is one and signs otherwise (``sigv4``),
+    ``region`` empty means that of ``base_url``, AWS_REGION, AWS_DEFAULT_REGION, and what the profile says; ``base_url``
+    empty follows from the region. ``auth`` ``auto`` sends ``api_key`` if there is one and signs otherwise (``sigv4``),
     with the credentials of ``profile``, or those that Amazon's own tools would find. ``models`` (patterns of
     names) says what is known of models. ``cache`` is how long the vendor keeps what conversations begin
     with, for models that can; ``off`` marks nothing. ``stream`` false asks for every reply whole.
@@ -58,12 +52,8 @@ class Server(Endpoint):
 
     base_url: str = attrs.field(default="", validator=check_url)
     """Where requests go; empty: AWS_ENDPOINT_URL_BEDROCK_RUNTIME, else Bedrock in the region."""
-    region: str = attrs.field(default="", validator=_check_region)
-    """The region; empty: AWS_REGION, AWS_DEFAULT_REGION, else what the profile says."""
     auth: Literal["auto", "bearer", "sigv4"] = "auto"
     """How requests are authorized: auto, bearer (api_key) or sigv4 (signed with credentials)."""
-    profile: str = ""
-    """The profile in ~/.aws whose credentials sign; empty: AWS_PROFILE, else all places where Amazon's tools look."""
     models: Mapping[str, Model] = attrs.field(factory=dict[str, Model], converter=_models)
     """What single models can, by patterns of their names; see the README of pluggent-bedrock."""
     cache: Literal["5m", "1h", "off"] = "5m"

@@ -19,9 +19,9 @@ from time import strftime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pluggent_hookspecs
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError
 from pluggent_hookspecs.folders import private_folder
-from pluggent_host.common.escape import escape_all
 from pluggent_host.settings import HostSettings
 from pluggent_plugin_loader.catalog import Catalog, PluginRecord, catalog
 from pluggent_plugin_loader.discovery import Discovery, normalised
@@ -29,15 +29,16 @@ from pluggent_plugin_loader.settings import Selection
 from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli.config.command_settings import CommandSettings
-from pluggent_cli.config.sources import Origin, read_settings, state_dir
+from pluggent_cli.config.origins import Origin
+from pluggent_cli.config.sources import read_settings, state_dir
 from pluggent_cli.installed_plugins import TRUST_FILE, installed
 from pluggent_cli.terminal.console import Console, warning
 
 if TYPE_CHECKING:  # a host costs what listing plugins must not
     from pluggent_host.host import Host
 
-    from pluggent_cli.config.known_hook_plugins import Remembered  # the same
-    from pluggent_cli.config.trust import TrustStore
+    from pluggent_cli.trust.known_hook_plugins import Remembered  # the same
+    from pluggent_cli.trust.store import TrustStore
 
 
 class Trust:
@@ -49,7 +50,7 @@ class Trust:
     @cached_property
     def store(self) -> TrustStore:
         # Here and not above: see the class.
-        from pluggent_cli.config.trust import TrustStore
+        from pluggent_cli.trust.store import TrustStore
 
         return TrustStore(self._path)
 
@@ -81,7 +82,7 @@ class Setup(NamedTuple):
     def remembered(self) -> Remembered:
         """Return the memory of which plugins with hooks ran in this environment."""
         # Here and not above: listing what is installed needs none of it.
-        from pluggent_cli.config.known_hook_plugins import Remembered
+        from pluggent_cli.trust.known_hook_plugins import Remembered
 
         return Remembered(self.state_dir, sys.prefix)
 

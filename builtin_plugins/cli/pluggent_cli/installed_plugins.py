@@ -13,7 +13,7 @@ from pluggent_cli.import_path import admit, excluded
 from pluggent_cli.table import NAMES
 
 if TYPE_CHECKING:  # imported when something depends on it: see _Accepted
-    from pluggent_cli.config.trust import TrustStore
+    from pluggent_cli.trust.store import TrustStore
 
 TRUST_FILE = "trust.json"
 COMMANDS_GROUP = "pluggent.commands"
@@ -28,7 +28,7 @@ class _Accepted:
         from pluggent_cli.config.sources import state_dir
 
         # as above
-        from pluggent_cli.config.trust import TrustStore
+        from pluggent_cli.trust.store import TrustStore
 
         return TrustStore(state_dir(os.environ) / TRUST_FILE)
 

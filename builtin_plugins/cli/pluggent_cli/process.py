@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
-from pluggent_host.common.escape import escape_all
+from pluggent_contract_values.escape import escape_all
 from pluggent_plugin_loader.plugin_errors import raised_at
 
 from pluggent_cli.exits import Interrupted

@@ -20,7 +20,6 @@ from pluggent_gemini.settings import Server
 
 if TYPE_CHECKING:  # both bring along what takes long to import
     import httpx2
-    from pluggent_provider_http.client import Answer
     from pluggent_provider_http.server_errors import Faults
 
 _MOST_TEXTS = 100
@@ -50,20 +49,7 @@ class GeminiEmbedder(HttpEmbedder[Server]):
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._access = Access(name, server, target_of(server.base_url))
-        super().__init__(name, server, client, transport, base_url=self._access.base_url)
-
-    async def prepare(self) -> None:
-        """Renew the access token, where there is one."""
-        await self._access.prepare()
-
-    async def check(self, answer: Answer) -> None:
-        """Raise the ProviderError that *answer* is, if its status is not a success."""
-        await self._access.check(answer)
-
-    async def close(self) -> None:
-        """Close the connections that were opened in this event loop."""
-        await super().close()
-        await self._access.close()
+        super().__init__(name, server, client, transport, base_url=self._access.base_url, access=self._access)
 
     def limits(self, request: EmbeddingRequest) -> BatchLimits:
         """Return what the vendor takes, and what an answer within ``max_response_bytes`` can hold."""

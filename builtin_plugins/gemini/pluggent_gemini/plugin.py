@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 from pluggent_hookspecs import Secret
-from pluggent_provider_http.servers_plugin import EmbeddersPlugin, ServersPlugin
+from pluggent_provider_http.servers_plugin import EmbeddersPlugin, ServersPlugin, without_key
 
 from pluggent_gemini.settings import DEFAULT_KEY, Server, Settings as GeminiSettings, url_of
 
@@ -87,7 +87,6 @@ def _servers(settings: GeminiSettings | None) -> dict[str, Server]:
 
 def _with_key(server: Server) -> Server:
     """Return *server* with the key that the vendor's own programs would take, if its settings name none."""
-    if server.auth == "google" and server.api_key == DEFAULT_KEY:
-        return attrs.evolve(server, api_key=None)
+    server = without_key(server, DEFAULT_KEY)
     other = server.api_key == DEFAULT_KEY and not os.environ.get("GEMINI_API_KEY") and os.environ.get("GOOGLE_API_KEY")
     return attrs.evolve(server, api_key=Secret("env:GOOGLE_API_KEY")) if other else server

@@ -25,9 +25,6 @@ from pluggent_gemini.stream import Events
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
 
-    # and so is what imports it
-    from pluggent_provider_http.client import Answer
-
 
 @attrs.frozen(kw_only=True)
 class _Asked(Asked):
@@ -56,7 +53,7 @@ class GenerateContent(HttpProvider[Server]):
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._access = Access(name, server, target_of(server.base_url))
-        super().__init__(name, server, client, transport, base_url=self._access.base_url)
+        super().__init__(name, server, client, transport, base_url=self._access.base_url, access=self._access)
         self._caches = Caches(self._access, server)
 
     async def list_models(self) -> Sequence[ModelInfo]:
@@ -84,19 +81,6 @@ class GenerateContent(HttpProvider[Server]):
         async with self.http().post(path, body, headers, faults, request.parameters.timeouts) as answer:
             await self.check(answer)
             return read_count(await answer.read(), faults, "totalTokens")
-
-    async def prepare(self) -> None:
-        """Renew the access token, where there is one."""
-        await self._access.prepare()
-
-    async def check(self, answer: Answer) -> None:
-        """Raise the ProviderError that *answer* is, if its status is not a success."""
-        await self._access.check(answer)
-
-    async def close(self) -> None:
-        """Close the connections that were opened in this event loop."""
-        await super().close()
-        await self._access.close()
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""

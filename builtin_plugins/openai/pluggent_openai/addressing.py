@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlsplit
 
-import attrs
 from pluggent_hookspecs import ModelParameters, ProviderErrorKind
-from pluggent_provider_http.credentials import hidden, read_headers, read_key
+from pluggent_provider_http.access import Access, identity_of
+from pluggent_provider_http.endpoint import target_of
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.settings import MODEL, Server
 
 
+def access_to(name: str, server: Server) -> Access:
+    """Return what requests to *server*, called *name*, carry."""
+    return Access(name, server, target_of(server.base_url), identity_of(server, server.auth))
+
+
 def request_headers(
-    server: Server, faults: Faults, parameters: ModelParameters | None = None
+    access: Access, server: Server, model: str, path: str, parameters: ModelParameters | None = None
 ) -> tuple[dict[str, str], Faults]:
-    """Return the headers of a request with *parameters*, and *faults* that know what is secret in them."""
-    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-    headers |= (own := read_headers(server, faults, parameters))
+    """Return the headers of a request with *parameters*, and its Faults, which know what is secret in them."""
+    headers, faults = access.headers(model, path, parameters)
     if server.organization is not None:
         headers["openai-organization"] = server.organization
     if server.project is not None:
         headers["openai-project"] = server.project
-    key = ""
-    if server.api_key is not None and server.auth != "none":
-        key = read_key(server.api_key, faults)
-        named, value = ("api-key", key) if server.auth == "api-key" else ("authorization", f"Bearer {key}")
-        headers[named] = value
-    return headers, attrs.evolve(faults, secrets=hidden(server, key, *own.values()))
+    return headers, faults
 
 
 def path_for(after: str, model: str, faults: Faults) -> str:

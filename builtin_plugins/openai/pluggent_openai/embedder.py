@@ -10,7 +10,7 @@ from pluggent_provider_http.embedding.data_list import read_data_list
 from pluggent_provider_http.embedding.embedder import BYTES_A_TOKEN, BatchLimits, EmbeddingAsked, HttpEmbedder
 from pluggent_provider_http.server_errors import Faults
 
-from pluggent_openai.addressing import around_model, path_for, request_headers
+from pluggent_openai.addressing import access_to, around_model, path_for, request_headers
 from pluggent_openai.settings import Server
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
@@ -37,7 +37,7 @@ class OpenAIEmbedder(HttpEmbedder[Server]):
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         before, self._after = around_model(server.base_url)
-        super().__init__(name, server, client, transport, base_url=before)
+        super().__init__(name, server, client, transport, base_url=before, access=access_to(name, server))
 
     def limits(self, request: EmbeddingRequest) -> BatchLimits:
         """Return what the settings allow, and what an answer within ``max_response_bytes`` can hold."""
@@ -55,7 +55,7 @@ class OpenAIEmbedder(HttpEmbedder[Server]):
             )
             raise faults.error(ProviderErrorKind.BAD_REQUEST, problem)
         path = path_for(self._after, request.model, faults) + _EMBEDDINGS
-        headers, faults = request_headers(self.server, faults)
+        headers, faults = request_headers(self.access, self.server, request.model, _EMBEDDINGS)
         body: dict[str, Any] = {"model": request.model, "input": request.texts, "encoding_format": "base64"}
         if request.dimensions is not None:
             body["dimensions"] = request.dimensions

@@ -9,9 +9,9 @@ import os
 from typing import TYPE_CHECKING
 
 import attrs
-from pluggent_provider_http.servers_plugin import EmbeddersPlugin, ServersPlugin
+from pluggent_provider_http.servers_plugin import EmbeddersPlugin, ServersPlugin, without_key
 
-from pluggent_openai.settings import DEFAULT_BASE_URL, Server, Settings as OpenAISettings
+from pluggent_openai.settings import DEFAULT_BASE_URL, DEFAULT_KEY, Server, Settings as OpenAISettings
 
 if TYPE_CHECKING:  # both take long to import; see the module's first lines
     import httpx2
@@ -80,4 +80,4 @@ class OpenAIEmbedders(EmbeddersPlugin[Server]):
 def _servers(settings: OpenAISettings | None) -> dict[str, Server]:
     settings = OpenAISettings() if settings is None else settings
     url = settings.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
-    return {"openai": attrs.evolve(settings, base_url=url), **settings.servers}
+    return {"openai": attrs.evolve(without_key(settings, DEFAULT_KEY), base_url=url), **settings.servers}

@@ -22,7 +22,7 @@ from pluggent_provider_http.provider import Asked, HttpProvider, with_answer
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import read_count
 
-from pluggent_openai.addressing import around_model, path_for, request_headers
+from pluggent_openai.addressing import access_to, around_model, path_for, request_headers
 from pluggent_openai.apis import Api, Apis
 from pluggent_openai.dialects import dialect_for
 from pluggent_openai.model_list import read_models
@@ -57,7 +57,7 @@ class OpenAIProvider(HttpProvider[Server]):
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         before, self._after = around_model(server.base_url)
-        super().__init__(name, server, client, transport, base_url=before)
+        super().__init__(name, server, client, transport, base_url=before, access=access_to(name, server))
         self.dialect = dialect_for(server.base_url, server.compat)
         self._apis = Apis(server.base_url, server.api, server.apis)
         self._wires: dict[Api, Wire] = {}
@@ -66,6 +66,7 @@ class OpenAIProvider(HttpProvider[Server]):
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Return the whole reply, asked for whole."""
         wire = self._wire(request)
+        await self.prepare()
         path, body = self._written(request, wire, stream=False)
         headers, faults = self._headers(request.model, wire.path, request.parameters)
         async with self.http().post(path, body.data, headers, faults, request.parameters.timeouts) as answer:
@@ -73,9 +74,10 @@ class OpenAIProvider(HttpProvider[Server]):
                 data = await answer.read_some()
                 reply = wire.read_refusal(data, request, faults, body.notes)
                 if reply is None:
-                    raise faults.from_status(answer.status, answer.headers, data)
+                    error = faults.from_status(answer.status, answer.headers, data)
+                    raise self.access.refused(error, answer.headers)
             else:
-                await answer.check()
+                await self.check(answer)
                 reply = wire.read(await answer.read(), request, faults, body.notes)
             return attrs.evolve(reply, meta=with_answer(reply.meta, answer.meta()))
 
@@ -89,12 +91,13 @@ class OpenAIProvider(HttpProvider[Server]):
             faults = Faults(self.name, self.target, request.model)
             why = "tokens are counted through Responses, and this model is asked through chat completions"
             raise faults.error(ProviderErrorKind.BAD_REQUEST, f"{why}; see the setting api")
+        await self.prepare()
         wire = cast("ResponsesWire", self._wire_of("responses"))
         headers, faults = self._headers(request.model, _COUNT, request.parameters)
         path = path_for(self._after, request.model, faults) + _COUNT
         body = wire.encode_count(request, faults)
         async with self.http().post(path, body.data, headers, faults, request.parameters.timeouts) as answer:
-            await answer.check()
+            await self.check(answer)
             return read_count(await answer.read(), faults)
 
     async def list_models(self) -> Sequence[ModelInfo]:
@@ -103,9 +106,10 @@ class OpenAIProvider(HttpProvider[Server]):
         Where the base URL names ``deployments/{model}`` (Azure), these are the models that
         deployments can be made of.
         """
+        await self.prepare()
         headers, faults = self._headers("", _MODELS)
         async with self.http().get(_MODELS, headers, faults) as answer:
-            await answer.check()
+            await self.check(answer)
             return read_models(await answer.read(), faults)
 
     async def _at_once(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
@@ -160,4 +164,4 @@ class OpenAIProvider(HttpProvider[Server]):
     def _headers(
         self, model: str, path: str, parameters: ModelParameters | None = None
     ) -> tuple[dict[str, str], Faults]:
-        return request_headers(self.server, Faults(self.name, self.target, model, path=path), parameters)
+        return request_headers(self.access, self.server, model, path, parameters)

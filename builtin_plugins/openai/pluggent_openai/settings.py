@@ -8,13 +8,15 @@ from typing import Any, Literal
 
 import attrs
 from pluggent_hookspecs import Secret
-from pluggent_provider_http.endpoint import Endpoint, check_count, check_header, check_names, check_url
+from pluggent_provider_http.aws.endpoint import AwsEndpoint, check_auth
+from pluggent_provider_http.endpoint import check_count, check_header, check_names, check_url
 
 from pluggent_openai.apis import APIS, Api
 from pluggent_openai.dialects import dialect_for
 from pluggent_openai.server_tools import check_tools, tools_of
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
+DEFAULT_KEY = Secret("env:OPENAI_API_KEY")
 LOCAL = MappingProxyType(
     {
         "ollama": {"base_url": "http://127.0.0.1:11434/v1"},
@@ -57,7 +59,7 @@ def _check_compaction(_: object, attribute: attrs.Attribute[Any], tokens: object
 
 
 @attrs.frozen(kw_only=True)
-class Server(Endpoint):
+class Server(AwsEndpoint):
     """One server that speaks an API of OpenAI's, a provider of its own.
 
     ``api`` says which: ``chat`` is chat completions, ``auto`` is what the catalog of pluggent-models says of
@@ -70,7 +72,8 @@ class Server(Endpoint):
 
     ``{model}`` in the path of ``base_url`` is replaced by the name of the model. ``auth`` says
     how the key is sent: as ``Authorization: Bearer``, in a header ``api-key`` (Azure), or not at
-    all; ``api_key`` None sends none either. ``compat`` says what the server lacks or wants, where
+    all; ``api_key`` None sends none either. ``google``: it holds credentials of Google, None the default ones;
+    ``sigv4``: requests are signed with credentials of AWS. ``compat`` says what the server lacks or wants, where
     the table in compat.py does not know it or is wrong: names and values of Dialect's fields,
     and ``like``, the name of an entry of that table.
 
@@ -96,10 +99,10 @@ class Server(Endpoint):
     """Whether the vendor keeps the replies of Responses."""
     compaction: int = attrs.field(default=0, validator=_check_compaction)
     """Tokens from which on the vendor sums up what was said (Responses); 0: never."""
-    auth: Literal["bearer", "api-key", "none"] = attrs.field(
-        default="bearer", validator=attrs.validators.in_(("bearer", "api-key", "none"))
+    auth: Literal["bearer", "api-key", "none", "google", "sigv4"] = attrs.field(
+        default="bearer", validator=check_auth("bearer", "api-key", "none", "google", "sigv4", default_key=DEFAULT_KEY)
     )
-    """How the key is sent: bearer, api-key (a header of that name) or none."""
+    """Who asks: bearer, api-key (where the key goes), none, google (api_key: credentials, or none) or sigv4 (AWS)."""
     embed_texts: int = attrs.field(default=2_048, validator=check_count)
     """Texts in one request for embeddings, at most."""
     embed_tokens: int = attrs.field(default=300_000, validator=check_count)
@@ -122,7 +125,7 @@ class Settings(Server):
 
     base_url: str = attrs.field(default="", validator=check_url)
     """Where requests go; empty: OPENAI_BASE_URL, else OpenAI itself."""
-    api_key: Secret | None = attrs.field(factory=lambda: Secret("env:OPENAI_API_KEY"))
+    api_key: Secret | None = attrs.field(factory=lambda: DEFAULT_KEY)
     """Keys are made at https://platform.openai.com/api-keys."""
     servers: Mapping[str, Server] = attrs.field(
         factory=dict[str, Server],

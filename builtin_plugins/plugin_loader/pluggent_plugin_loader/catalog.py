@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pluggent_plugin_loader.discovery import CONTRACT, GROUPS, HOST, ROOT, Discovery, Distribution, Problem, normalised
+from pluggent_plugin_loader.discovery import CONTRACT, HOST, ROOT, Discovery, Distribution, normalised
+from pluggent_plugin_loader.entry_points import GROUPS, Problem
 from pluggent_plugin_loader.names import APP, plugin_of
 from pluggent_plugin_loader.settings import NOTHING, Selection, SystemList
 from pluggent_plugin_loader.suggestions import did_you_mean
@@ -27,7 +28,7 @@ class PluginRecord(NamedTuple):
 
     ``state`` is one of disallowed, blocked, shadowed, incompatible, skipped (it lies in the project),
     available; the host adds active, failed and closed. ``reason`` is one line, ``mend`` the command or
-    setting that changes it. ``role`` is one of discovery's ROLES for a first-party plugin.
+    setting that changes it. ``role`` is one of the ROLES of entry_points for a first-party plugin.
     """
 
     id: str

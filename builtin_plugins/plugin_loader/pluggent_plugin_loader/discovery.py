@@ -12,53 +12,28 @@ the matches alone. catalog.py decides what may run.
 import codecs
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pluggent_plugin_loader.entry_points import (
+    FIRST_PARTY,
+    HOOKS,
+    NAME_CHARACTERS,
+    EntryPoint,
+    Problem,
+    entry_points_of,
+    roles_of,
+)
 from pluggent_plugin_loader.project import in_project, is_editable, real, roots
-from pluggent_plugin_loader.suggestions import did_you_mean
 
 CONTRACT = "pluggent-hookspecs"
 """The distribution whose version a plugin requires."""
 
 _NO_ROLES: Mapping[str, str] = MappingProxyType({})
-GROUPS: Mapping[str, str] = MappingProxyType(
-    {
-        "pluggent.providers": "provider",
-        "pluggent.embedders": "embedder",
-        "pluggent.tools": "tools",
-        "pluggent.memory": "memory",
-        "pluggent.sessions": "session",
-        "pluggent.parsers": "parser",
-        "pluggent.hooks": "hooks",
-        "pluggent.commands": "command",
-    }
-)
-"""Every entry-point group, and the kind of its entries in capability ids."""
-
-MODEL_NAMES = "pluggent.model_names"
-"""The group in which a package names words of its models' names, and their provider: ``gpt = "openai"``. No code."""
-
 ROOT, HOST = "pluggent", "pluggent-host"
 """The distribution that declares first-party plugins, and that of this code, in whose folder it counts."""
-ROLES = ("builtin", "sample", "security", "retriers")
-"""Roles of a first-party plugin; the last two are built in and have the grant of that name."""
-
-_FIRST_PARTY = "pluggent.first_party"
-_HOOKS = "pluggent.hooks"
-_POLICIES = ("hook", "polic", "guard")
-"""Words in the name of a group that is none of ours, in which a policy may be hidden."""
-_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-
-
-class EntryPoint(NamedTuple):
-    """One line of a plugin's entry points, as written."""
-
-    group: str
-    name: str
-    value: str
 
 
 class Distribution(NamedTuple):
@@ -84,23 +59,7 @@ class Distribution(NamedTuple):
     @property
     def has_hooks(self) -> bool:
         """Whether it offers a plugin with hooks."""
-        return any(entry.group == _HOOKS for entry in self.entry_points)
-
-
-class Problem(NamedTuple):
-    """Something that cannot be read or is ambiguous.
-
-    ``fatal``: it may hide or double a policy. ``unknown``: it is a group that looks like one of ours and is none.
-    """
-
-    path: str
-    text: str
-    plugin: str = ""
-    fatal: bool = False
-    unknown: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.text}"
+        return any(entry.group == HOOKS for entry in self.entry_points)
 
 
 class Discovery(NamedTuple):
@@ -239,7 +198,7 @@ class _Search:
         (root, _), (host, _) = (self._first.get(name, ("", False)) for name in (ROOT, HOST))
         roles = self._roles.get(root, _NO_ROLES)
         if roles and os.path.dirname(root) != os.path.dirname(host):
-            text = f"[{_FIRST_PARTY}] counts only in the folder of {HOST}, so no plugin is first party"
+            text = f"[{FIRST_PARTY}] counts only in the folder of {HOST}, so no plugin is first party"
             self.problems.append(Problem(f"{root}/entry_points.txt", text))
             return _NO_ROLES
         return _NO_ROLES if self._twice else roles
@@ -247,23 +206,24 @@ class _Search:
     def distribution(self, location: str, data: bytes, read: Callable[[str], bytes], left_out: str) -> None:
         """Record the distribution at *location*: *data* are its entry points, *read* returns its other files."""
         try:
-            entry_points = self._entry_points(f"{location}/entry_points.txt", data.decode())
+            entry_points, problems = entry_points_of(f"{location}/entry_points.txt", data.decode())
+            self.problems += problems
             fields = _headers((read("METADATA") or read("PKG-INFO")).decode())
             shown, version = fields.get("name", [""])[0], fields.get("version", [""])[0]
-            if not (shown and version and _NAME_CHARACTERS.issuperset(shown)):
+            if not (shown and version and NAME_CHARACTERS.issuperset(shown)):
                 raise ValueError("METADATA has no proper Name and Version")  # noqa: TRY301 (one place says it)
             requires = fields.get("requires-dist") or read("requires.txt").decode().partition("[")[0].splitlines()
             contract = _contract(requires)
         except ValueError as error:  # UnicodeDecodeError is one too
             text = f"is not valid metadata: {error}. Reinstall the package"
-            self.problems.append(Problem(location, text, fatal=_HOOKS.encode() in data))
+            self.problems.append(Problem(location, text, fatal=HOOKS.encode() in data))
             return
         summary = fields.get("summary", [""])[0]
         item = Distribution(normalised(shown), shown, version, location, entry_points, contract, summary)
         if left_out and not self._trusts(item):
             self._left_out += [item._replace(left_out=left_out)] if entry_points else []
             return
-        if _FIRST_PARTY.encode() in data:
+        if FIRST_PARTY.encode() in data:
             self._roles[location] = self._named(item.name, f"{location}/entry_points.txt", data.decode())
         claimed = self._claim(item.name, location, hooks=item.has_hooks)
         if claimed is not None and entry_points:
@@ -299,44 +259,19 @@ class _Search:
             self.problems.append(Problem(path, f"cannot be read: {error.strerror}", fatal=hides))
             return b""
 
-    def _entry_points(self, path: str, text: str) -> tuple[EntryPoint, ...]:
-        good: dict[tuple[str, str], EntryPoint] = {}
-        for group, line in _lines(text):
-            if group == _FIRST_PARTY:
-                continue  # counts in one distribution alone: see first_party()
-            name, _, value = (part.strip() for part in line.partition("="))
-            problem = _wrong(group, name, value)
-            if not problem and (name, group) in good:
-                problem = f"[{group}] names '{name}' twice"
-            if not problem and group == _HOOKS and any(other == _HOOKS for _, other in good):
-                # Grants, order and before/after name plugin ids, so an id has one set of hooks.
-                problem = f"[{group}] has a second entry, '{name}': put all hooks into one object"
-            if problem:
-                hides = any(word in group.lower() for word in _POLICIES)
-                self.problems.append(Problem(path, problem, fatal=hides, unknown=not _is_known(group)))
-            else:
-                good[name, group] = EntryPoint(group, name, value)
-        return tuple(good[key] for key in sorted(good))
-
     def _named(self, distribution: str, path: str, text: str) -> Mapping[str, str]:
         """Return {plugin id: role} from the first-party group in *text*."""
         if distribution != ROOT:
-            self.problems.append(Problem(path, f"[{_FIRST_PARTY}] counts only in the distribution {ROOT}"))
+            self.problems.append(Problem(path, f"[{FIRST_PARTY}] counts only in the distribution {ROOT}"))
             return _NO_ROLES
-        roles: dict[str, str] = {}
-        for group, line in _lines(text):
-            name, _, role = (part.strip() for part in line.partition("="))
-            if group == _FIRST_PARTY and role in ROLES:
-                roles[normalised(name)] = role
-            elif group == _FIRST_PARTY:
-                problem = f"[{group}] {name} = {role}: expected one of {', '.join(ROLES)}"
-                self.problems.append(Problem(path, problem))
-        return MappingProxyType(roles)
+        roles, problems = roles_of(path, text)
+        self.problems += problems
+        return MappingProxyType({normalised(name): role for name, role in roles.items()})
 
 
 def _is_source(item: Distribution, run: Distribution) -> bool:
     """Say whether *run* is the editable installation of *item*, with all of its hooks."""
-    hooks = {entry for entry in item.entry_points if entry.group == _HOOKS}
+    hooks = {entry for entry in item.entry_points if entry.group == HOOKS}
     return item.name == run.name and hooks <= set(run.entry_points) and is_editable(run.location, item.location)
 
 
@@ -355,39 +290,6 @@ def _name_of_folder(folder: str) -> str:
     stem, _, suffix = folder.rpartition(".")
     name = stem.rpartition("-")[0] if suffix == "dist-info" else stem.partition("-")[0]
     return normalised(name or stem)
-
-
-def _lines(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (group, line) for each line of our groups."""
-    group = ""
-    for raw in text.split("\n"):
-        line = raw.strip()
-        if line.startswith("["):
-            group = line.strip("[] \t")
-        elif line and line[0] not in "#;" and _is_meant_for_us(group):
-            yield group, line
-
-
-def _is_meant_for_us(group: str) -> bool:
-    """Say whether *group* is one of ours, or looks like one (``pluggent_hooks``, ``Pluggent.Tools``)."""
-    return group.startswith("pluggent.") or group.lower().replace("_", ".").replace("-", ".").startswith("pluggent.")
-
-
-def _is_known(group: str) -> bool:
-    return group in GROUPS or group == MODEL_NAMES
-
-
-def _wrong(group: str, name: str, value: str) -> str:
-    if not _is_known(group):
-        return f"[{group}] is not a group of this host{did_you_mean(group, (*GROUPS, MODEL_NAMES))}"
-    if not name or not _NAME_CHARACTERS.issuperset(name):
-        return f"[{group}] '{name}' is not a name: use letters, digits, '.', '_' and '-'"
-    if group == MODEL_NAMES:
-        known = bool(value) and _NAME_CHARACTERS.issuperset(value)
-        return "" if known else f"[{group}] {name} = {value}: expected the name of a provider"
-    if not all(part.isidentifier() for part in value.replace(":", ".", 1).split(".")):
-        return f"[{group}] {name} = {value}: expected module:attribute"
-    return ""
 
 
 def _headers(text: str) -> dict[str, list[str]]:
@@ -412,7 +314,7 @@ def _contract(requires: Iterable[str]) -> str:
     found: list[str] = []
     for line in requires:
         requirement, _, marker = line.strip().partition(";")
-        rest = requirement.lstrip("".join(_NAME_CHARACTERS))
+        rest = requirement.lstrip("".join(NAME_CHARACTERS))
         if normalised(requirement.removesuffix(rest)) != CONTRACT or not _applies(marker.strip()):
             continue
         rest = rest.partition("]")[2] if rest.lstrip().startswith("[") else rest

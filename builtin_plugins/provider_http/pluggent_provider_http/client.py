@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from types import MappingProxyType
-from typing import TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import httpx2 as httpx
@@ -33,6 +33,8 @@ _DRAIN_S = 1.0
 _OK = range(200, 300)
 _MAX_URLS = 64
 _NO_QUERY: Mapping[str, str] = MappingProxyType({})
+Sign: TypeAlias = Callable[[str, str, Mapping[str, str], bytes], Mapping[str, str]]
+"""What adds headers to a request that is complete: of its method, URL, headers and body."""
 
 
 class Answer:
@@ -129,7 +131,7 @@ class Client:
     *client* is an application's own, which is used and never closed; *transport* is what
     clients made here send with. Without them proxies and certificates come from the
     environment, read when an event loop first asks: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY,
-    NO_PROXY, SSL_CERT_FILE, SSL_CERT_DIR.
+    NO_PROXY, SSL_CERT_FILE, SSL_CERT_DIR. *sign* adds headers to each request that is about to be sent.
     """
 
     def __init__(
@@ -137,8 +139,10 @@ class Client:
         endpoint: Endpoint,
         client: httpx.AsyncClient | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
+        sign: Sign | None = None,
     ) -> None:
         self._endpoint = endpoint
+        self._sign = sign
         self._target = target_of(endpoint.base_url)
         self._urls: dict[str, httpx.URL] = {}
         self._given = client
@@ -191,6 +195,8 @@ class Client:
             timeout = httpx.Timeout(None, connect=endpoint.connect_s)
         try:
             client = self._client(faults)
+            if self._sign is not None:
+                headers = {**headers, **self._sign(method, str(url), headers, body or b"")}
             request = client.build_request(method, url, content=body, headers=headers, timeout=timeout)
             response = await self._response(client, request, faults, patience, endpoint)
             answer = Answer(response, patience, started, endpoint, faults)

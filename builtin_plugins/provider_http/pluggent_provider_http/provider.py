@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import attrs
 from pluggent_hookspecs import Delta, Finished, ModelRequest, ModelResponse, ReplyMeta, collect
 
+from pluggent_provider_http.access import Access
 from pluggent_provider_http.endpoint import Endpoint, target_of
 from pluggent_provider_http.framing.feed import Framing
 from pluggent_provider_http.framing.sse import MAX_EVENT_BYTES, EventFeed
+from pluggent_provider_http.identity import Identity
 from pluggent_provider_http.reply_reader import ReplyEvents, ReplyReader
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE
@@ -52,7 +54,7 @@ class HttpServer(Generic[ServerT]):
 
     *client* is an httpx2 client of the application's own, which is used and never closed;
     *transport* is what clients made here send with. Requests go below *base_url*, which is that
-    of *server* if it is empty.
+    of *server* if it is empty. *access* says who asks; by itself nobody does.
     """
 
     def __init__(
@@ -63,10 +65,12 @@ class HttpServer(Generic[ServerT]):
         transport: httpx2.AsyncBaseTransport | None = None,
         *,
         base_url: str = "",
+        access: Access | None = None,
     ) -> None:
         self._name = name
         self.server = server
         self._target = target_of(server.base_url)
+        self.access = access or Access(name, server, self._target, Identity())
         self._endpoint = attrs.evolve(server, base_url=base_url) if base_url else server
         self._given = (client, transport)
         self._client: Client | None = None
@@ -85,13 +89,15 @@ class HttpServer(Generic[ServerT]):
         """Close the connections that were opened in this event loop."""
         if self._client is not None:
             await self._client.close()
+        await self.access.close()
 
     async def prepare(self) -> None:
         """Get what the next request needs beside the request, such as credentials that expire. Raises ProviderError."""
+        await self.access.prepare()
 
     async def check(self, answer: Answer) -> None:
         """Raise the ProviderError that *answer* is, if its status is not a success."""
-        await answer.check()
+        await self.access.check(answer)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} at {self._target}>"
@@ -102,7 +108,7 @@ class HttpServer(Generic[ServerT]):
             # Here and not above: the HTTP library takes 0.1 s to import, and only requests need it.
             from pluggent_provider_http.client import Client
 
-            self._client = Client(self._endpoint, *self._given)
+            self._client = Client(self._endpoint, *self._given, self.access.sign)
         return self._client
 
 
@@ -120,8 +126,9 @@ class HttpProvider(HttpServer[ServerT], ABC):
         transport: httpx2.AsyncBaseTransport | None = None,
         *,
         base_url: str = "",
+        access: Access | None = None,
     ) -> None:
-        super().__init__(name, server, client, transport, base_url=base_url)
+        super().__init__(name, server, client, transport, base_url=base_url, access=access)
         self._max_event_bytes = min(MAX_EVENT_BYTES, server.max_response_bytes)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:

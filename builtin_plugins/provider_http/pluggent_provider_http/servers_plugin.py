@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from pluggent_hookspecs import Embedder, PluginContext, Provider, hookimpl
+import attrs
+from pluggent_hookspecs import Embedder, PluginContext, Provider, Secret, hookimpl
 
 from pluggent_provider_http.endpoint import Endpoint, target_of
 
@@ -75,3 +76,9 @@ class EmbeddersPlugin(_OfServers[ServerT, "AnyEmbedder"]):
     def provide_embedders(self, event: ProvideEvent) -> Iterable[Embedder]:
         """Return one embedder for each server."""
         return self.made()
+
+
+def without_key(server: ServerT, default: Secret) -> ServerT:
+    """Return *server* without the *default* key if it is asked with credentials of Google's or Amazon's (``auth``)."""
+    other = getattr(server, "auth", "") in ("google", "sigv4")
+    return attrs.evolve(server, api_key=None) if other and server.api_key == default else server

@@ -26,7 +26,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.messages import Audio, CachePoint, File, Image, Part, Reasoning, Refusal, Text, VendorPart
 
-from pluggent_redact.engine import Engine
+from pluggent_redact.stream_engine import Engine
 
 MOST_LEVELS = 200
 """Nesting depth; deeper values are left out."""

@@ -12,7 +12,7 @@ from typing import Any, cast
 import attrs
 import re2  # type: ignore[import-untyped] # pyright: ignore[reportMissingTypeStubs]
 
-from pluggent_redact.engine import LONGEST_MATCH, Match
+from pluggent_redact.stream_engine import LONGEST_MATCH, Match
 
 SHORTEST = 3
 """Characters that a match has at least; shorter matches would hide half of every text."""

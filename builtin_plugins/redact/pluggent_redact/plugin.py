@@ -32,12 +32,12 @@ from pluggent_hookspecs import (
 from pluggent_hookspecs.secrets import Secret
 
 from pluggent_redact.contents import Contents
-from pluggent_redact.engine import WINDOW, Engine, Finder, literals_of
 from pluggent_redact.forms import SHORTEST_FORM, forms
+from pluggent_redact.large_values import is_large
 from pluggent_redact.patterns import pattern
 from pluggent_redact.settings import RedactSettings
 from pluggent_redact.shapes import SHAPES
-from pluggent_redact.sizes import is_large
+from pluggent_redact.stream_engine import WINDOW, Engine, Finder, literals_of
 
 V = TypeVar("V")
 Items: TypeAlias = Sequence[MemoryItem]

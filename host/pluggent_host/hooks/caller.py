@@ -21,7 +21,7 @@ from pluggent_plugin_loader.names import APP
 from pluggent_plugin_loader.plugin_errors import is_interrupt
 
 from pluggent_host.common.running import Threads, comes_from_outside, said
-from pluggent_host.hooks.chains import Impl
+from pluggent_host.hooks.order import Impl
 
 log = logging.getLogger("pluggent.hooks")
 

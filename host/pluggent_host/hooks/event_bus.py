@@ -37,7 +37,7 @@ from pluggent_hookspecs.observations import (
 
 from pluggent_host.common.event_queue import EventQueue
 from pluggent_host.hooks.caller import Caller
-from pluggent_host.hooks.chains import Chain, Chains, Impl
+from pluggent_host.hooks.order import Chain, Chains, Impl
 from pluggent_host.settings import HostSettings
 
 K = TypeVar("K")

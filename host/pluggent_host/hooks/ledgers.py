@@ -19,7 +19,7 @@ from pluggent_hookspecs.observations import HookFailed, Observation
 
 from pluggent_host.common.running import to_its_end
 from pluggent_host.hooks.caller import NOTHING, Answer, Caller
-from pluggent_host.hooks.chains import Chains, Impl
+from pluggent_host.hooks.order import Chains, Impl
 
 R = TypeVar("R")
 Held = list[tuple[str, Json]]

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import attrs
 import msgspec
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.embeddings import Embedder, EmbeddingIncomplete, EmbeddingRequest, EmbeddingResponse, Vectors
@@ -19,7 +20,6 @@ from pluggent_hookspecs.messages import Usage
 from pluggent_hookspecs.observations import Change, ModelRetried, TextsEmbedded
 from pluggent_hookspecs.reply_meta import ReplyMeta
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.operations.model_call import impossible_usage

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 import attrs
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.events import InputEvent, OutputEvent, Scope
 from pluggent_hookspecs.messages import Message, Role, Text
 from pluggent_hookspecs.observations import Change
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.operations.model_call import message_digest
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, Recorded, asked_by, with_digest
 

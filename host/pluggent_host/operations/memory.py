@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, cast
 
 import attrs
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.errors import MemoryStoreError, MemoryStoreErrorKind
 from pluggent_hookspecs.events import MemoryReadEvent, MemoryResultEvent, MemoryWriteEvent, Scope
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
 from pluggent_hookspecs.observations import Change
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.operations.operation import (
     Answered,
     Attempt,

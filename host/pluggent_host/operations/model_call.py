@@ -14,6 +14,8 @@ from typing import Any, Protocol, cast, get_args
 
 import attrs
 import msgspec
+from pluggent_contract_values.escape import escape_all
+from pluggent_contract_values.sanitize import clean_message
 from pluggent_function_tools.function_tool import definition_digest
 from pluggent_hookspecs import Value, errors
 from pluggent_hookspecs.decisions import Deny
@@ -33,9 +35,7 @@ from pluggent_hookspecs.models import (
 from pluggent_hookspecs.observations import Change, ModelCalled, ModelRetried
 from pluggent_hookspecs.reply_meta import ReplyMeta
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.running import comes_from_outside, said
-from pluggent_host.common.sanitize import clean_message
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
 from pluggent_host.operations.token_estimate import input_tokens, used_so_far

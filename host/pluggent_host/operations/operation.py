@@ -13,12 +13,12 @@ from time import perf_counter
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs import Value, errors
 from pluggent_hookspecs.decisions import Approval, Ask, Decision, Deny, Reach
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.observations import Change, DecisionMade, Observation
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import HOST, framed
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.hooks.votes import Verdict

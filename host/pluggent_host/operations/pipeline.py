@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import Any, Final, TypeVar
 
 import attrs
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Approval, Ask, Decision, Deny
 from pluggent_hookspecs.events import ApprovalEvent
@@ -26,12 +27,11 @@ from pluggent_plugin_loader.names import APP
 
 from pluggent_host.approvals.patterns import may_approve
 from pluggent_host.approvals.standing import capped, limits, narrowest
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import HOST
 from pluggent_host.hooks.caller import NOTHING, Caller
-from pluggent_host.hooks.chains import Chain, Chains, Impl
 from pluggent_host.hooks.event_bus import Sinks
 from pluggent_host.hooks.ledgers import Ledgers, RefusedError
+from pluggent_host.hooks.order import Chain, Chains, Impl
 from pluggent_host.hooks.votes import Verdict, ballot, combine
 from pluggent_host.operations.around import Around, Attempting, Attempts, Layer
 from pluggent_host.operations.input_output import RefusalOperation

@@ -8,6 +8,9 @@ from time import perf_counter
 from typing import Any, Final, cast
 
 import attrs
+from pluggent_contract_values.escape import escape_all
+from pluggent_contract_values.question_fields import Field, fields_of
+from pluggent_contract_values.sanitize import clean, clean_json
 from pluggent_function_tools.arguments import ArgumentProblems, Checker, canonical, parse
 from pluggent_hookspecs import Json, Value, freeze, thaw
 from pluggent_hookspecs.events import QuestionEvent, Scope
@@ -15,12 +18,9 @@ from pluggent_hookspecs.observations import HookFailed, Observation
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
 from pluggent_plugin_loader.names import APP
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import framed
-from pluggent_host.common.sanitize import clean, clean_json
 from pluggent_host.hooks.caller import Caller
-from pluggent_host.hooks.chains import Chain
-from pluggent_host.operations.forms import Field, fields_of
+from pluggent_host.hooks.order import Chain
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by
 from pluggent_host.settings import HostSettings
 

@@ -7,13 +7,13 @@ from time import perf_counter
 from typing import Any
 
 import attrs
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.errors import PluggentError, ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import ModelRequestEvent, Scope
 from pluggent_hookspecs.models import CountsTokens, ModelRequest
 from pluggent_hookspecs.observations import Change
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.operations.model_call import change_of, frozen
 from pluggent_host.operations.operation import Answered, Attempt, Denied, Hooks, Journal, Operation, Ready

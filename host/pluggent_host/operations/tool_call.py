@@ -14,6 +14,9 @@ from typing import Any, Protocol, cast
 
 import attrs
 import msgspec
+from pluggent_contract_values.escape import escape_all
+from pluggent_contract_values.sanitize import clean
+from pluggent_contract_values.tool_output import as_output
 from pluggent_function_tools.arguments import ArgumentProblems, canonical
 from pluggent_function_tools.function_tool import FunctionTool
 from pluggent_hookspecs import Json, errors
@@ -25,13 +28,10 @@ from pluggent_hookspecs.observations import Change, ToolFinished
 from pluggent_hookspecs.tools import CallPreview, ToolContext, ToolOutput, UndoCall
 from pluggent_plugin_loader.plugin_errors import is_interrupt, raised_at
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.running import Threads, being_cancelled, comes_from_outside, said
-from pluggent_host.common.sanitize import clean
 from pluggent_host.hooks.caller import Caller, Deadline, Late
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
-from pluggent_host.tools.results import as_output
 from pluggent_host.tools.toolset import BoundTool
 from pluggent_host.tools.workspace_guard import Protected, why_outside
 from pluggent_host.transcript.doubts import UNSURE

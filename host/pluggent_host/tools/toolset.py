@@ -14,10 +14,8 @@ from pluggent_function_tools.arguments import ArgumentProblems, Checker, canonic
 from pluggent_function_tools.function_tool import FunctionTool, definition_digest
 from pluggent_hookspecs import Json, thaw
 from pluggent_hookspecs.decisions import Allow, Ask, Decision
-from pluggent_hookspecs.errors import ToolError, ToolErrorKind
 from pluggent_hookspecs.tools import READ_ONLY, Effect, Tool, ToolOutput, ToolSpec
 from pluggent_plugin_loader.catalog import LONGEST_NAME
-from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_host.common.names import framed
 
@@ -236,24 +234,3 @@ def kept_names(names: Mapping[str, str], before: Toolset) -> Mapping[str, str]:
             digest = hashlib.sha256(capability.encode()).hexdigest()[:16]
             kept[name if name not in kept else f"{name[: LONGEST_NAME - 17]}_{digest}"] = capability
     return dict(sorted(kept.items()))
-
-
-def unknown_tool(name: str) -> BoundTool:
-    """Return a stand-in for a tool that does not exist, so that its failure takes the usual way."""
-    spec = ToolSpec(name)
-    return BoundTool(f"unknown:tool/{name}", "", spec, _Nothing(spec), "", None, by_effect(None), Checker({}))
-
-
-class _Nothing:
-    def __init__(self, spec: ToolSpec) -> None:
-        self.spec = spec
-
-    async def call(self, arguments: object, context: object) -> ToolOutput:
-        raise ToolError(f"there is no tool {self.spec.name!r}", kind=ToolErrorKind.UNKNOWN)
-
-
-def missing(name: str, offered: Iterable[str]) -> str:
-    """Return what a model that called *name* is told where there is no tool of that name among those *offered*."""
-    known = tuple(offered)
-    others = f"Offered are: {', '.join(known)}." if known else "No tools are offered."
-    return f"there is no tool {name!r}{did_you_mean(name, known) or '.'} {others}"

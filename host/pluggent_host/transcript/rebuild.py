@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 import attrs
+from pluggent_contract_values.as_json import from_json
 from pluggent_hookspecs import Value
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Message, Role, ToolCall, Usage
 
 from pluggent_host.approvals.pending import Outcome, Paused, Resolved, Resumed, Waiting
 from pluggent_host.approvals.standing import Standing
-from pluggent_host.transcript.codec import from_json
 from pluggent_host.transcript.doubts import Doubts
 from pluggent_host.transcript.entries import (
     WARNING,

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, Generic, TypeVar
 
 import attrs
+from pluggent_contract_values.as_json import from_json, to_json
 from pluggent_hookspecs import Value
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.events import InputEvent, ModelRequestEvent, ToolCallEvent
@@ -25,7 +26,6 @@ from pluggent_host.common.names import HOST
 from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.operations.operation import Asked, Decided, Denied, Operation, Ready, Settled, Unanswered, unanswered
 from pluggent_host.operations.pipeline import Operations
-from pluggent_host.transcript.codec import from_json, to_json
 from pluggent_host.turns.meter import Meter
 from pluggent_host.turns.record import Conversation
 

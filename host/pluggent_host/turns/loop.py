@@ -1,4 +1,4 @@
-"""The loop of one turn: asks step.py what is next, and does it through operations. And one call without a model."""
+"""The loop of one turn: asks next_step.py what to do, and does it by operations. And one call without a model."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any, assert_never
 
 import attrs
 import msgspec
+from pluggent_contract_values.sanitize import clean, clean_message
 from pluggent_hookspecs import Json, errors, thaw
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import HookError, ProviderError, ProviderErrorKind
@@ -25,9 +26,8 @@ from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.approvals.pending import Paused, Pending, Waiting
 from pluggent_host.common.running import said, uncancelled
-from pluggent_host.common.sanitize import clean, clean_message
 from pluggent_host.hooks.caller import Caller
-from pluggent_host.hooks.chains import Chain
+from pluggent_host.hooks.order import Chain
 from pluggent_host.operations.input_output import InputOperation
 from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.operations.operation import Answered, Denied, Granted, Journal, Ready, Settled, unanswered
@@ -38,10 +38,7 @@ from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.consent import Consent, Hold, Waits, frozen_again, pending_of
 from pluggent_host.turns.meter import Meter, Quota
 from pluggent_host.turns.nested import NestedCalls
-from pluggent_host.turns.parts import TurnParts
-from pluggent_host.turns.record import Agent, Conversation, Services, TurnRecord
-from pluggent_host.turns.result import Feed, TurnResult, broken_by
-from pluggent_host.turns.step import (
+from pluggent_host.turns.next_step import (
     EVENTS,
     AskModel,
     Done,
@@ -56,6 +53,9 @@ from pluggent_host.turns.step import (
     Why,
     step,
 )
+from pluggent_host.turns.parts import TurnParts
+from pluggent_host.turns.record import Agent, Conversation, Services, TurnRecord
+from pluggent_host.turns.result import Feed, TurnResult, broken_by
 from pluggent_host.turns.streaming import Deltas, OutputGate, thoughts, visible
 from pluggent_host.turns.tool_batch import BatchRun, run_batch
 

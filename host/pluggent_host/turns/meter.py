@@ -18,8 +18,8 @@ from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.settings import Limits, ToolLimits
 from pluggent_host.tools.toolset import BoundTool, Toolset
 from pluggent_host.transcript.entries import Spending
+from pluggent_host.turns.next_step import Spent
 from pluggent_host.turns.record import TurnRecord
-from pluggent_host.turns.step import Spent
 
 
 @attrs.define(eq=False, repr=False)

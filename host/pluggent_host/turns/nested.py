@@ -19,6 +19,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import attrs
+from pluggent_contract_values.escape import escape_all
+from pluggent_contract_values.sanitize import clean, clean_json, clean_message, finite
+from pluggent_contract_values.tool_output import fit
 from pluggent_function_tools.arguments import ArgumentProblems, canonical
 from pluggent_hookspecs import Json, Value, errors, freeze, thaw
 from pluggent_hookspecs.decisions import Ask
@@ -32,8 +35,6 @@ from pluggent_hookspecs.questions import Accepted, Elicited
 from pluggent_hookspecs.tools import ToolOutput
 from pluggent_plugin_loader.suggestions import did_you_mean
 
-from pluggent_host.common.escape import escape_all
-from pluggent_host.common.sanitize import clean, clean_json, clean_message, finite
 from pluggent_host.hooks.caller import Deadline
 from pluggent_host.operations.model_call import ModelCallOperation, message_digest
 from pluggent_host.operations.operation import (
@@ -46,7 +47,6 @@ from pluggent_host.operations.operation import (
     Unanswered,
 )
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
-from pluggent_host.tools.results import fit
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import Dispatched, Settled
 from pluggent_host.turns.parts import TurnParts

@@ -21,8 +21,8 @@ from pluggent_host.approvals.pending import Paused, Resolved, Terms, Waiting, pl
 from pluggent_host.approvals.standing import Approvals, Standing, covering, standing_of
 from pluggent_host.common.running import Threads
 from pluggent_host.hooks.caller import Caller
-from pluggent_host.hooks.chains import Chains
 from pluggent_host.hooks.event_bus import EventStreams
+from pluggent_host.hooks.order import Chains
 from pluggent_host.operations.memory import Settle
 from pluggent_host.operations.operation import Asked, Decided, Journal, Ready
 from pluggent_host.operations.pipeline import Operations

@@ -17,7 +17,7 @@ from pluggent_hookspecs.observations import Observation, ToolLogged, ToolProgres
 from pluggent_host.approvals.pending import Pending
 from pluggent_host.common.event_queue import EventQueue
 from pluggent_host.common.running import to_its_end
-from pluggent_host.turns.step import Done, Why
+from pluggent_host.turns.next_step import Done, Why
 
 T = TypeVar("T")
 

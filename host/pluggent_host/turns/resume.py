@@ -15,11 +15,11 @@ from pluggent_host.approvals.pending import Pending, Resolved, Resumed, Waiting
 from pluggent_host.operations.input_output import InputOperation
 from pluggent_host.operations.operation import Asked, Denied, Ready, Settled, unanswered
 from pluggent_host.operations.tool_call import ToolCallOperation
-from pluggent_host.tools.toolset import unknown_tool
+from pluggent_host.tools.unknown_tool import unknown_tool
 from pluggent_host.turns.consent import Waits, pending_of
 from pluggent_host.turns.loop import Turn
+from pluggent_host.turns.next_step import Done, Event, State, Why
 from pluggent_host.turns.result import TurnResult
-from pluggent_host.turns.step import Done, Event, State, Why
 from pluggent_host.turns.tool_batch import Batch, BatchRun, Slot
 
 CHANGED = "Denied: the tool, or what is known of it, has changed since a person was asked about this call."

@@ -16,7 +16,7 @@ from pluggent_hookspecs.tools import ToolOutput
 from pluggent_plugin_loader.validation import HOLDING
 
 from pluggent_host.hooks.caller import Caller
-from pluggent_host.hooks.chains import Chains, Impl
+from pluggent_host.hooks.order import Chains, Impl
 from pluggent_host.operations.input_output import OutputOperation
 from pluggent_host.operations.operation import Denied, Journal, Ready
 from pluggent_host.operations.pipeline import Operations

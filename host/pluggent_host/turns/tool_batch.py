@@ -13,6 +13,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import attrs
+from pluggent_contract_values.sanitize import clean, clean_message
+from pluggent_contract_values.tool_output import fit
 from pluggent_function_tools.arguments import ArgumentProblems
 from pluggent_hookspecs import Value, errors
 from pluggent_hookspecs.decisions import Deny
@@ -24,7 +26,6 @@ from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.approvals.pending import Outcome, Pending
 from pluggent_host.approvals.standing import limits, narrowest
-from pluggent_host.common.sanitize import clean, clean_message
 from pluggent_host.operations.operation import (
     Answered,
     Decided,
@@ -35,13 +36,13 @@ from pluggent_host.operations.operation import (
 )
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.hosted import hosted_call
-from pluggent_host.tools.results import fit
-from pluggent_host.tools.toolset import BoundTool, Toolset, missing, unknown_tool
+from pluggent_host.tools.toolset import BoundTool, Toolset
+from pluggent_host.tools.unknown_tool import missing, unknown_tool
 from pluggent_host.transcript.entries import Dispatched, PutBack, Settled
 from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.consent import Waits
+from pluggent_host.turns.next_step import ToolsSettled
 from pluggent_host.turns.parts import TurnParts
-from pluggent_host.turns.step import ToolsSettled
 
 EARLIER = "An earlier run of this call was interrupted: whether it took effect is unknown."
 EARLIER_IN_PART = "An earlier run of this call was interrupted: it may have run in part."

@@ -12,6 +12,7 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
+from aws_signatures import KEYS, SETTINGS, signed_again
 from bedrock_server import SONNET
 from pluggent_bedrock.model_traits import Model
 from pluggent_bedrock.plugin import Bedrock
@@ -28,19 +29,18 @@ from pluggent_hookspecs import (
     ToolSpec,
 )
 from pluggent_plugin_loader.options import settings_for
-from pluggent_provider_http.aws.sigv4 import Credentials, Scope, signed
+from pluggent_provider_http.aws.sigv4 import Scope
 from pluggent_testing.wires import ConverseWire, WireServer
-from pluggent_testing.wires.http_server import Received, answer
+from pluggent_testing.wires.http_server import answer
 from pluggent_testing.wires.server import HELLO
 
 REQUEST = ModelRequest(SONNET, (Message.user("hi"),))
-KEYS = {"AWS_ACCESS_KEY_ID": "AK", "AWS_SECRET_ACCESS_KEY": "SECRET-KEY-7f3a", "AWS_SESSION_TOKEN": "TOKEN-7f3a-7f3a"}
+SCOPE = Scope("eu-west-1", "bedrock")
 
 
 @pytest.fixture(autouse=True)
 def no_account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in (*KEYS, "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK",
-                 "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"):  # fmt: skip
+    for name in (*KEYS, *SETTINGS, "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     yield
@@ -97,18 +97,7 @@ async def test_without_a_key_requests_are_signed_as_they_are_sent(server, keys):
 
     (asked,) = server.requests
     assert asked.headers["x-amz-security-token"] == KEYS["AWS_SESSION_TOKEN"]
-    assert asked.headers["authorization"] == signed_again(asked, server)
-
-
-def signed_again(asked: Received, server: WireServer, method: str = "POST") -> str:
-    """Return the signature that a server computes from what it has received."""
-    names = asked.headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
-    own = {name: asked.headers[name] for name in names if not name.startswith("x-amz-") and name != "host"}
-    moment = datetime.strptime(f"{asked.headers['x-amz-date']}+0000", "%Y%m%dT%H%M%SZ%z").timestamp()
-    who = Credentials(KEYS["AWS_ACCESS_KEY_ID"], KEYS["AWS_SECRET_ACCESS_KEY"], KEYS["AWS_SESSION_TOKEN"])
-    assert asked.headers["host"] == server.origin.partition("//")[2]
-    url = server.origin + asked.path
-    return signed(method, url, own, asked.body, who, Scope("eu-west-1", "bedrock"), moment)["authorization"]
+    assert asked.headers["authorization"] == signed_again(asked, server.origin, SCOPE)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +110,7 @@ async def test_the_id_of_a_model_is_encoded_in_the_path_and_signed_so(server, ke
     (asked,) = server.requests
     assert server.wire.names_model(asked, model)
     assert asked.path.count("/") == 3
-    assert asked.headers["authorization"] == signed_again(asked, server)
+    assert asked.headers["authorization"] == signed_again(asked, server.origin, SCOPE)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +274,7 @@ async def test_models_and_profiles_that_can_be_asked_are_listed_page_by_page(ser
         "/inference-profiles?maxResults=1000&nextToken=a%2Fb%3D",
     ]  # fmt: skip
     assert [asked.headers["authorization"] for asked in server.requests] == [
-        signed_again(asked, server, "GET") for asked in server.requests
+        signed_again(asked, server.origin, SCOPE) for asked in server.requests
     ]
 
 
@@ -310,7 +299,7 @@ async def test_a_prompt_is_counted_before_it_is_sent(server, keys):
     (asked,) = server.requests
     assert asked.path == f"/model/{SONNET.removeprefix('us.')}/count-tokens"
     assert set(asked.json["input"]["converse"]) == {"messages", "toolConfig"}
-    assert asked.headers["authorization"] == signed_again(asked, server)
+    assert asked.headers["authorization"] == signed_again(asked, server.origin, SCOPE)
 
 
 @pytest.mark.parametrize(

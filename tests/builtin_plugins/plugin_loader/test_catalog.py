@@ -10,7 +10,8 @@ from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import ConfigError, NameTaken, PluginIncompatible
 from pluggent_plugin_loader.catalog import Catalog, PluginRecord, catalog, tool_names
-from pluggent_plugin_loader.discovery import GROUPS, Discovery, Distribution, EntryPoint, Problem
+from pluggent_plugin_loader.discovery import Discovery, Distribution
+from pluggent_plugin_loader.entry_points import GROUPS, EntryPoint, Problem
 from pluggent_plugin_loader.names import plugin_of
 from pluggent_plugin_loader.settings import NOTHING, Selection
 

@@ -12,7 +12,8 @@ from each_of import each_of
 from fake_distributions import install
 from hypothesis import given, settings, strategies as st
 from packaging.utils import canonicalize_name
-from pluggent_plugin_loader.discovery import Discovery, EntryPoint, Problem, discover, normalised
+from pluggent_plugin_loader.discovery import Discovery, discover, normalised
+from pluggent_plugin_loader.entry_points import EntryPoint, Problem
 
 POLICY = {"hooks/guard": "acme.plugin:Guard"}
 TOOLS = {"tools/search": "acme.plugin:Search"}

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from pluggent_redact.engine import Engine
 from pluggent_redact.patterns import pattern
 from pluggent_redact.settings import KINDS, PatternSettings, RedactSettings
+from pluggent_redact.stream_engine import Engine
 from workspace import names_in, tables
 
 

@@ -36,9 +36,9 @@ from pluggent_hookspecs.secrets import Secret
 from pluggent_host import HostSettings
 from pluggent_memory_inmemory.plugin import InMemory
 from pluggent_redact.contents import Contents
-from pluggent_redact.engine import Engine
 from pluggent_redact.plugin import Redact
 from pluggent_redact.settings import PatternSettings, RedactSettings
+from pluggent_redact.stream_engine import Engine
 from pluggent_testing.fakes import Recorder, ScriptedEmbedder, ScriptedModel, call
 from talking import hosting, talking
 

@@ -15,12 +15,12 @@ from pluggent_hookspecs import DeltaEvent, MemoryItem, Message, ToolOutput
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import File, Text
 from pluggent_hookspecs.secrets import Secret
-from pluggent_redact.engine import WINDOW, Engine, literals_of
+from pluggent_redact.large_values import LARGE, is_large
 from pluggent_redact.patterns import Pattern, pattern
 from pluggent_redact.plugin import Redact
 from pluggent_redact.settings import RedactSettings
 from pluggent_redact.shapes import SHAPES, Shape
-from pluggent_redact.sizes import LARGE, is_large
+from pluggent_redact.stream_engine import WINDOW, Engine, literals_of
 from pluggent_testing.fakes import ScriptedModel
 from talking import talking
 

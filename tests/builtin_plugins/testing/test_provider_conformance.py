@@ -61,6 +61,7 @@ def test_the_suite_imports_no_http_library_and_no_plugin():
 
     assert modules & {"httpx", "httpx2", "httpcore", "aiohttp", "requests", "openai", "anthropic", "mcp"} == set()
     ours = {
+        "pluggent_contract_values",
         "pluggent_function_tools",
         "pluggent_host",
         "pluggent_hookspecs",

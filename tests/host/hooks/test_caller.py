@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pluggent_host.common.running import Threads, being_cancelled
 from pluggent_host.hooks.caller import Answer, Caller, Deadline, Late
-from pluggent_host.hooks.chains import Impl
+from pluggent_host.hooks.order import Impl
 
 SOON_S = 0.05
 LONG_S = 60.0

@@ -30,7 +30,7 @@ from pluggent_hookspecs.observations import DecisionMade, Discarded, ModelCalled
 from pluggent_hookspecs.reply_meta import RateLimit, ReplyMeta
 from pluggent_host.operations.around import Rest
 from pluggent_host.settings import Grants, HostSettings, Limits, Timeouts
-from pluggent_host.turns.step import Why
+from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, assert_whole, hosting, said, shape, talking
 

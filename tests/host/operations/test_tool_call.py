@@ -14,7 +14,7 @@ from pluggent_hookspecs.observations import ToolProgressed
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_host.transcript.entries import Settled
-from pluggent_host.turns.step import Why
+from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import Recorder, call
 from talking import assert_whole, results, said, talking
 

@@ -23,7 +23,7 @@ from pluggent_host.transcript.entries import (
 )
 from pluggent_host.transcript.logs import MemoryTranscript
 from pluggent_host.transcript.rebuild import close_call, rebuild
-from pluggent_host.turns.step import Why
+from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import call
 from saved import LIMITS, SCRIPTS, TOOLS, play
 from talking import assert_whole, results, shape, talking

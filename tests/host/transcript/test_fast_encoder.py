@@ -9,10 +9,11 @@ import attrs
 import pytest
 from each_of import each_of
 from hypothesis import given, strategies as st
+from pluggent_contract_values.as_json import from_plain, line_of
 from pluggent_hookspecs import Change, DecisionMade, Message, Role, Scope, Usage, Vote
 from pluggent_hookspecs.messages import Refusal, Text, ToolCall
 from pluggent_host.approvals.pending import Outcome
-from pluggent_host.transcript.codec import Encoder, from_plain, line_of, plain_entry
+from pluggent_host.transcript.codec import Encoder, plain_entry
 from pluggent_host.transcript.entries import Decided, Dispatched, Entry, Settled, Spending
 
 

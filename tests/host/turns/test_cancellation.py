@@ -12,7 +12,7 @@ from pluggent_hookspecs.observations import DecisionMade, ToolStarted, TurnEnded
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_host.transcript.entries import Dispatched, Settled, TurnOver
 from pluggent_host.transcript.rebuild import rebuild
-from pluggent_host.turns.step import Why
+from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, assert_whole, results, shape, talking
 

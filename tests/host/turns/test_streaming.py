@@ -24,7 +24,7 @@ from pluggent_hookspecs.messages import Reasoning, Refusal, Text
 from pluggent_hookspecs.models import Finished, TextDelta, UsageDelta
 from pluggent_hookspecs.observations import Discarded, ModelCalled, ReasoningShown, TextShown, ToolFinished, TurnEnded
 from pluggent_host.settings import HostSettings
-from pluggent_host.turns.step import Why
+from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, Live, assert_whole, hosting, results, seen, shape, talking, text
 

@@ -10,7 +10,7 @@ from pluggent_hookspecs import Ask, Deny, Respond, ToolOutput, tool
 from pluggent_hookspecs.observations import DecisionMade, ToolStarted
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings
-from pluggent_host.turns.step import Why
+from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import Recorder, call
 from talking import WAIT_S, results, said
 

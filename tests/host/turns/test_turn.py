@@ -18,7 +18,7 @@ from pluggent_hookspecs import (
 from pluggent_hookspecs.messages import Image, Role, Text
 from pluggent_hookspecs.observations import TurnEnded, UserNotified
 from pluggent_host import Limits
-from pluggent_host.turns.step import Why
+from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import assert_whole, hosting, results, said, shape, talking
 

@@ -8,6 +8,7 @@ from cli_support import EVIL, STEERING
 from each_of import each_of
 from pluggent_cli.approvals.prompts import read_value
 from pluggent_cli.command_host import CommandHost
+from pluggent_contract_values.question_fields import Field, FieldKind
 from pluggent_hookspecs import (
     Accepted,
     Allow,
@@ -24,7 +25,6 @@ from pluggent_hookspecs import (
     ToolSpec,
     tool,
 )
-from pluggent_host.operations.forms import Field, FieldKind
 from pluggent_host.operations.question import form_of
 from pluggent_testing.fakes import call
 from policy_rules import agreeing, hooked

@@ -22,7 +22,7 @@ from pluggent_host import Limits
 from pluggent_host.settings import HostSettings
 from pluggent_host.transcript.entries import Dispatched, Said, Settled
 from pluggent_host.transcript.rebuild import rebuild
-from pluggent_host.turns.step import Why
+from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import ScriptedModel, call
 from policy_rules import agreeing, full_disk, hooked
 from saved import FileTranscript, read

@@ -12,15 +12,15 @@ from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 
 import attrs
+from pluggent_contract_values.escape import escape_all
+from pluggent_contract_values.question_fields import Field, FieldKind, Option
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.decisions import REACHES, Approval, Reach
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent, Scope
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
 from pluggent_host.approvals.pending import Pending
-from pluggent_host.common.escape import escape_all
 from pluggent_host.inspection import Form, form_of
-from pluggent_host.operations.forms import Field, FieldKind, Option
 
 from pluggent_cli.approvals.refusals import words_of
 from pluggent_cli.approvals.view import request_lines

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_host.common.escape import escape_all
 from pluggent_state_files.seals import OTHERS
 
 from pluggent_cli import exits

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_host.approvals.pending import Pending
-from pluggent_host.common.escape import escape_all
 
 from pluggent_cli.sessions.pending import SHORT, Call, Waiting
 from pluggent_cli.terminal.console import Console, Row, escape_controls, hanging, moment

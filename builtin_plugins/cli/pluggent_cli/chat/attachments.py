@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import attrs
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.messages import Audio, File, Image, Part, Text
-from pluggent_host.common.escape import escape_all
 
 
 @attrs.frozen

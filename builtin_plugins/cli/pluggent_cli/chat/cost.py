@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.messages import Usage
-from pluggent_host.common.escape import escape_all
 from pluggent_host.host import Host
 from pluggent_host.session import Session
 

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Message, Role, Usage
-from pluggent_host.common.escape import escape_all
 from pluggent_host.transcript.rebuild import Exchange
 from pluggent_plugin_loader.names import plugin_of
 from pluggent_plugin_loader.suggestions import did_you_mean

@@ -11,8 +11,8 @@ import re
 import time
 from collections.abc import Sequence
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_host.common.escape import escape_all
 
 from pluggent_cli import exits
 from pluggent_cli.approvals.refusals import MOST, cleaned, words_after_no

@@ -13,9 +13,9 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, Protocol
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Message, Part, Role
-from pluggent_host.common.escape import escape_all
 
 from pluggent_cli import exits, process
 from pluggent_cli.chat.attachments import Attached

@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.escape import escape_all
 
 from pluggent_cli import exits
 from pluggent_cli.config.places import place_of

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from pluggent_host.common.escape import escape_all
+from pluggent_contract_values.escape import escape_all
 
 from pluggent_cli import exits, process
 from pluggent_cli.doctor.checks import Check, environment, folders, optional, terminal

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_host.common.escape import escape_all
 from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli import exits

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.hooks import HOOKS
-from pluggent_host.common.escape import escape_all
 from pluggent_host.inspection import Chains
 from pluggent_plugin_loader.suggestions import did_you_mean
 

@@ -9,9 +9,9 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs import ModelInfo, ProviderError, ProviderErrorKind, thaw
 from pluggent_hookspecs.errors import PluggentError
-from pluggent_host.common.escape import escape_all
 from pluggent_host.inspection import Models, NoModelList
 
 from pluggent_cli import exits, process

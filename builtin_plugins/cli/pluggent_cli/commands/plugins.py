@@ -9,8 +9,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.escape import escape_all
 from pluggent_plugin_loader.catalog import Catalog, PluginRecord
 from pluggent_plugin_loader.suggestions import did_you_mean
 

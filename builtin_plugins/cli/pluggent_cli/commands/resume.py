@@ -6,8 +6,8 @@ import argparse
 import asyncio
 from pathlib import Path
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_host.common.escape import escape_all
 
 from pluggent_cli import process
 from pluggent_cli.chat.loop import CODES, open_talk

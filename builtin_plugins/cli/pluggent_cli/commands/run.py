@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Part
+from pluggent_host.turns.next_step import Why
 from pluggent_host.turns.result import TurnResult
-from pluggent_host.turns.step import Why
 
 from pluggent_cli import exits, process
 from pluggent_cli.chat.loop import CODES, Talk, complete, open_talk

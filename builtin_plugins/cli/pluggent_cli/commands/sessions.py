@@ -9,8 +9,8 @@ import argparse
 import re
 from collections.abc import Sequence
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_host.common.escape import escape_all
 from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli import exits

@@ -6,19 +6,19 @@ import argparse
 import os
 from pathlib import Path
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.escape import escape_all
 from pluggent_plugin_loader.discovery import Distribution, normalised
 from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli import exits
 from pluggent_cli.config.sources import FILE_NAME
-from pluggent_cli.config.trust import FILE, LEFT_OUT, Accepted
 from pluggent_cli.host_access import Setup, bare_setup
 from pluggent_cli.installed_plugins import folder_of
 from pluggent_cli.parsing import Parser, command_parser, examples
 from pluggent_cli.terminal.console import Console, Row, warning
 from pluggent_cli.terminal.tty import agreed, can_ask, check_outside
+from pluggent_cli.trust.store import FILE, LEFT_OUT, Accepted
 
 MOST_SHOWN = 30
 """Files that an acceptance names on the terminal."""
@@ -154,7 +154,7 @@ def _check_accepted(console: Console, item: Distribution, version: str) -> None:
 
 def _hooks(item: Distribution) -> str:
     # Here and not above: the hooks of the contract need attrs, and --list does without.
-    from pluggent_cli.config.hooks_in_source import hooks_in_source
+    from pluggent_cli.trust.hooks_in_source import hooks_in_source
 
     found = hooks_in_source(item)
     if found is None:

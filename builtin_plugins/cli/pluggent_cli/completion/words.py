@@ -17,7 +17,7 @@ from time import localtime, strftime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pluggent_host.common.escape import escape_all
+from pluggent_contract_values.escape import escape_all
 
 from pluggent_cli.table import COMMANDS, SHELLS
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from pluggent_cli.config.keys import KEYS, SECTIONS
-from pluggent_cli.config.sources import Origin
+from pluggent_cli.config.origins import Origin
 
 _SETTINGS_OF = re.compile(r"settings for '([^']+)'")
 _IN_BRACKETS = re.compile(r"\[([a-z_.A-Z0-9-]+)\](?: (\w+))?")

@@ -15,7 +15,8 @@ from pluggent_host.settings import HostSettings
 
 from pluggent_cli.config.command_settings import CommandSettings
 from pluggent_cli.config.keys import KEYS
-from pluggent_cli.config.sources import Origin, value_at
+from pluggent_cli.config.origins import Origin
+from pluggent_cli.config.sources import value_at
 
 WITHHELD = "(text, not shown)"
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\s]+|keyring:[^\s/]+/[^\s/]+")

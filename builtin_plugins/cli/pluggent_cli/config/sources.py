@@ -20,10 +20,10 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.folders import home_folder, state_folder
 from pluggent_host.settings import HostSettings
 from pluggent_plugin_loader.discovery import normalised
-from pluggent_plugin_loader.settings import NOTHING, Section
-from pluggent_plugin_loader.suggestions import did_you_mean
+from pluggent_plugin_loader.settings import NOTHING
 
 from pluggent_cli.config.command_settings import CommandSettings
+from pluggent_cli.config.environment import variables
 from pluggent_cli.config.keys import (
     KEYS,
     LOCK,
@@ -36,24 +36,15 @@ from pluggent_cli.config.keys import (
     lock_of,
     sifted,
 )
+from pluggent_cli.config.origins import Origin, lines_of, section_of, with_line
 
 FILE_NAME = "pluggent.toml"
 MAX_BYTES = 1_048_576
 COMMAND_LINE = "the command line"
-_PREFIX = "PLUGGENT_"
-_VARIABLES: Mapping[str, str] = MappingProxyType(
-    {
-        _PREFIX + path.removeprefix("selection.").replace(".", "_").upper(): path
-        for path, key in KEYS.items()
-        if key.kind.parse
-    }
-)
-_WORDS = frozenset(variable[len(_PREFIX) :] for variable in _VARIABLES)  # alike only by chance, without the prefix
-_OTHER_VARIABLES = ("PLUGGENT_STATE_DIR",)
 
 
 class Trust(Protocol):
-    """Who knows which files of a working directory were accepted; see trust.py."""
+    """Who knows which files of a working directory were accepted; see pluggent_cli.trust."""
 
     def is_trusted(self, path: Path, content: bytes | None = None) -> bool: ...
 
@@ -125,7 +116,7 @@ def read_settings(
             _add_file(merger, source, trust or _NoTrust())
         except ConfigError as error:
             errors.append(error)
-    for variable, path, text in _variables(environ, merger.notes):
+    for variable, path, text in variables(environ, merger.notes):
         merger.add(Origin("variable", variable), *sifted([(path, _from_text(KEYS[path].kind, text))]))
     merger.add(Origin("flag", COMMAND_LINE), *sifted(_flag_values(flags)))
     errors += (ConfigError(where, problems) for where, problems in merger.problems.items())
@@ -238,7 +229,7 @@ class _SettingsMerger:
 
     def _complain(self, origin: Origin, problems: Sequence[str], lines: Mapping[str, int]) -> None:
         if problems:
-            self.problems[origin.where] = [_with_line(problem, lines) for problem in problems]
+            self.problems[origin.where] = [with_line(problem, lines) for problem in problems]
 
     def loaded(self) -> Loaded:
         if self.lock is not None:
@@ -392,17 +383,7 @@ def _document_values(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-# ---- environment and flags -------------------------------------------------------------
-
-
-def _variables(environ: Mapping[str, str], notes: list[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield each variable that is set, with the dotted key that it means and its text."""
-    for variable in sorted(name for name in environ if name.startswith(_PREFIX) and environ[name]):
-        if variable in _VARIABLES:
-            yield variable, _VARIABLES[variable], environ[variable]
-        elif variable not in _OTHER_VARIABLES and (meant := did_you_mean(variable[len(_PREFIX) :], _WORDS)):
-            meant = meant.replace("'", f"'{_PREFIX}", 1)
-            notes.append(f"{variable} is set, but no such variable is known{meant}")
+# ---- flags -------------------------------------------------------------
 
 
 def _flag_values(flags: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
@@ -419,98 +400,3 @@ def _from_text(kind: Kind, text: str) -> Any:
         return kind.parse(text.strip())
     except ValueError:
         return text
-
-
-# ---- where a setting comes from ---------------------------------------------------------
-
-
-_BUDGET = 262_144
-"""Characters read to find lines: the author of a file may be hostile, so looking for lines has to cost little."""
-
-
-class Origin(NamedTuple):
-    """Where a value comes from: ``where`` is a file, a variable, or the command line.
-
-    ``line`` counts from 1; None where there is none, or none was found. ``also`` are the sources
-    whose values were added to it, first to last.
-    """
-
-    kind: Literal["file", "variable", "flag"]
-    where: str
-    line: int | None = None
-    also: tuple[Origin, ...] = ()
-
-    def __str__(self) -> str:
-        own = self.where if self.line is None else f"{self.where}, line {self.line}"
-        return " and ".join((*map(str, self.also), own))
-
-
-def section_of(plugin: str, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> Section:
-    """Return the settings of *plugin* with the folders that *origins* know.
-
-    >>> section_of("acme", {"file": "a.db"}, {"plugins.acme.file": Origin("file", "/etc/x/pluggent.toml")}).folders
-    {'file': '/etc/x'}
-    """
-    known = {key: origins.get(f"plugins.{plugin}.{key}") for key in values}
-    folders = {
-        key: os.path.dirname(os.path.abspath(origin.where))  # noqa: PTH100, PTH120 (no links are followed)
-        for key, origin in known.items()
-        if origin is not None and origin.kind == "file"
-    }
-    return Section(values, folders)
-
-
-def _with_line(problem: str, lines: Mapping[str, int]) -> str:
-    """Return *problem*, which begins with its key, with the line of that key in front, if it has one."""
-    key = problem.partition(":")[0]
-    while key and key not in lines:
-        key = key.rpartition(".")[0]
-    return f"line {lines[key]}: {problem}" if key else problem
-
-
-def lines_of(text: str) -> Mapping[str, int]:
-    r"""Return the line of every dotted key and table in *text*, which is TOML; very long files are not read to the end.
-
-    >>> lines_of('model = "a/b"\n[limits]\nasks = 2\n')
-    {'model': 1, 'limits': 2, 'limits.asks': 3}
-    """
-    found: dict[str, int] = {}
-    table: tuple[str, ...] = ()
-    for line, statement, parsed in _statements(text):
-        if statement.lstrip().startswith("["):
-            *_, table = _paths(parsed)
-            names = [table[: end + 1] for end in range(len(table))]
-        else:
-            names = [(*table, *path) for path in _paths(parsed)]
-        for path in names:
-            found.setdefault(".".join(path), line)
-    return found
-
-
-def _statements(text: str) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
-    """Yield each statement with its first line: TOML has one a line, but for long texts and lists.
-
-    A statement cut off before its end is not TOML, so the first that parses is whole.
-    """
-    budget, first, statement = _BUDGET, 1, ""
-    for line, content in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
-        first = first if statement else line
-        statement = f"{statement}\n{content}" if statement else content
-        budget -= len(statement)
-        if budget < 0:
-            return
-        try:
-            parsed = tomllib.loads(statement)
-        except (ValueError, RecursionError):
-            continue
-        if parsed:
-            yield first, statement, parsed
-        statement = ""
-
-
-def _paths(parsed: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield the path of every key, those of inner tables behind those of the outer ones."""
-    for name, value in parsed.items():
-        yield (name,)
-        if isinstance(value, dict):
-            yield from ((name, *path) for path in _paths(cast("dict[str, Any]", value)))

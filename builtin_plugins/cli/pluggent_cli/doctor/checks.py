@@ -18,11 +18,11 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_host import __version__
 from pluggent_state_files.listing import FOLDER, places
 
-from pluggent_cli.config.known_hook_plugins import FILE as HOOKS, aside
 from pluggent_cli.config.sources import sources
 from pluggent_cli.host_access import Setup
 from pluggent_cli.terminal.console import Console, is_terminal
 from pluggent_cli.terminal.tty import can_ask
+from pluggent_cli.trust.known_hook_plugins import FILE as HOOKS, aside
 
 _OLDEST, _NEWEST = (3, 11), (3, 14)
 _LITTLE = 50_000_000

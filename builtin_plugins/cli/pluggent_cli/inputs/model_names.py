@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_plugin_loader.catalog import Catalog
-from pluggent_plugin_loader.discovery import MODEL_NAMES
+from pluggent_plugin_loader.entry_points import MODEL_NAMES
 from pluggent_plugin_loader.suggestions import did_you_mean
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import codecs
 import os
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.escape import escape_all
 
 ATTACH = "To send an image, a PDF or a sound, attach it: -a {}"
 

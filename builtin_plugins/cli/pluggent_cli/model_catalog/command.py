@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.escape import escape_all
 from pluggent_models.catalog import ModelCatalog
 from pluggent_models.model import Cost, Model, json_of
 from pluggent_models.sources import Change

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.messages import Role
-from pluggent_host.common.escape import escape_all
 from pluggent_host.transcript.entries import Said
 
 from pluggent_cli import exits

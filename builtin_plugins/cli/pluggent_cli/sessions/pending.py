@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.sessions import SessionStore
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import DOUBT
 
 from pluggent_cli.sessions.store import Sessions

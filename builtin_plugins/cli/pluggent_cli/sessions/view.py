@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs import thaw
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Message, ToolCall, Usage
 from pluggent_hookspecs.observations import Change, DecisionMade, Vote
 from pluggent_host.approvals.pending import Resolved
-from pluggent_host.common.escape import escape_all
 from pluggent_host.transcript.entries import Decided, Entry, ModelChosen, Said, Settled, Spending
 
 from pluggent_cli import exits

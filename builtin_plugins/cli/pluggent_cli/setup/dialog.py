@@ -9,8 +9,8 @@ from collections.abc import Generator, Mapping, Sequence
 from types import FrameType
 from typing import NoReturn
 
+from pluggent_contract_values.escape import escape_all, escape_controls
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.escape import escape_all, escape_controls
 
 from pluggent_cli import exits
 from pluggent_cli.terminal.console import Ink, cells, cut, wrapped

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, cast
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.folders import private_folder
 
-from pluggent_cli.config.sources import lines_of, load_bytes
+from pluggent_cli.config.origins import lines_of
+from pluggent_cli.config.sources import load_bytes
 from pluggent_cli.config.toml import toml_key, toml_value
 
 HEAD = "# Your settings of pluggent. All that there are: pluggent config example\n"

@@ -8,10 +8,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs import ModelInfo
 from pluggent_hookspecs.errors import ConfigError, PluggentError
 from pluggent_hookspecs.secrets import Secret
-from pluggent_host.common.escape import escape_all
 from pluggent_plugin_loader.loader import check_settings
 
 from pluggent_cli import process

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pluggent_hookspecs import ModelInfo, ProviderError, ProviderErrorKind
 from pluggent_hookspecs.errors import PluggentError
 from pluggent_host.inspection import NoModelList
-from pluggent_host.turns.step import Why
+from pluggent_host.turns.next_step import Why
 from pluggent_plugin_loader.settings import Section
 
 from pluggent_cli.host_access import Setup, open_host

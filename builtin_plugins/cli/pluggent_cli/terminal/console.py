@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, TypeAlias
 
-from pluggent_host.common.escape import escape_all, escape_controls as escape_controls  # noqa: PLC0414 (commands take both from here)
+from pluggent_contract_values.escape import escape_all, escape_controls as escape_controls  # noqa: PLC0414 (commands take both from here)
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _NARROW, _WIDEST = 40, 120

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any
 
 import attrs
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.observations import (
     DecisionMade,
     ModelCalled,
@@ -19,7 +20,6 @@ from pluggent_hookspecs.observations import (
     ToolProgressed,
     ToolStarted,
 )
-from pluggent_host.common.escape import escape_all
 
 from pluggent_cli.terminal.console import cells
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import attrs
+from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs import thaw
 from pluggent_hookspecs.messages import Message, Text, ToolCall
 from pluggent_hookspecs.observations import (
@@ -31,7 +32,6 @@ from pluggent_hookspecs.observations import (
     Vote,
 )
 from pluggent_hookspecs.tools import ToolOutput
-from pluggent_host.common.escape import escape_all
 
 from pluggent_cli.terminal.console import Console, cut, escape_controls
 from pluggent_cli.terminal.live import Answer

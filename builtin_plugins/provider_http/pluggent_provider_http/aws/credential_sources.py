@@ -8,45 +8,29 @@ the instance. What is configured and fails is an error, and nothing behind it is
 
 from __future__ import annotations
 
-import hashlib
 import html
-import json
 import os
 import re
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from http.client import HTTPException, HTTPMessage
 from ipaddress import ip_address
 from pathlib import Path
 from time import time
-from typing import IO, Any, cast
-from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 import attrs
 
-from pluggent_provider_http.aws.profiles import ProfileError, profile, profile_name, section
+from pluggent_provider_http.aws.answers import CredentialsError, as_object, fetched, made
+from pluggent_provider_http.aws.profiles import ProfileError, profile, profile_name
 from pluggent_provider_http.aws.sigv4 import Credentials, Scope, signed
+from pluggent_provider_http.aws.single_sign_on import signed_on
 
-_HTTP_S = 10.0
-_METADATA_S = 1.0
 _PROGRAM_S = 60.0
-_MOST_BYTES = 65_536
 _MOST_ROLES = 5
 _METADATA = "http://169.254.169.254"
 _CONTAINER = "http://169.254.170.2"
 _CONTAINER_HOSTS = ("169.254.170.2", "169.254.170.23", "[fd00:ec2::23]", "fd00:ec2::23", "localhost")
-
-
-class CredentialsError(Exception):
-    """There are no credentials; the message says why and what to do. ``passes``: another try may succeed."""
-
-    def __init__(self, message: str, *, passes: bool = False) -> None:
-        super().__init__(message)
-        self.passes = passes
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Credentials | None:
@@ -103,7 +87,7 @@ class _Search:
         if "role_arn" in fields:
             return self._role(name, fields, seen)
         if "sso_session" in fields or "sso_start_url" in fields:
-            return self._single_sign_on(name, fields)
+            return signed_on(name, fields, self.environ)
         if "aws_access_key_id" in fields:
             return _static(name, fields)
         if "credential_process" in fields:
@@ -160,35 +144,10 @@ class _Search:
             raise CredentialsError(f"{what} cannot be started: {type(error).__name__}") from None
         if done.returncode:
             raise CredentialsError(f"{what} failed with exit code {done.returncode}")
-        said = _object(done.stdout, what)
+        said = as_object(done.stdout, what)
         if said.get("Version") != 1:
             raise CredentialsError(f"{what} answered with Version {said.get('Version')!r}, expected 1")
-        return _made(said, "AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration", what)
-
-    def _single_sign_on(self, name: str, fields: Mapping[str, str]) -> Credentials:
-        log_in = f"run: aws sso login --profile {name}"
-        session = fields.get("sso_session")
-        shared = section(f"sso-session {session}", self.environ) if session else {}
-        wanted = {**shared, **fields}
-        missing = [key for key in ("sso_account_id", "sso_role_name", "sso_region") if not wanted.get(key)]
-        if missing:
-            raise CredentialsError(f"profile {name!r} has no {', '.join(missing)}")
-        key = hashlib.sha1((session or fields["sso_start_url"]).encode(), usedforsecurity=False).hexdigest()
-        file = Path("~/.aws/sso/cache").expanduser() / f"{key}.json"
-        try:
-            token = _object(file.read_bytes(), str(file))
-        except OSError:
-            raise CredentialsError(f"profile {name!r}: there is no login; {log_in}") from None
-        if _moment(token.get("expiresAt"), str(file)) <= time() or not isinstance(token.get("accessToken"), str):
-            raise CredentialsError(f"profile {name!r}: the login has expired; {log_in}")
-        portal = self.environ.get("AWS_ENDPOINT_URL_SSO") or f"https://portal.sso.{wanted['sso_region']}.amazonaws.com"
-        asked = urlencode({"role_name": wanted["sso_role_name"], "account_id": wanted["sso_account_id"]})
-        what = f"single sign-on of profile {name!r}"
-        url = f"{portal.rstrip('/')}/federation/credentials?{asked}"
-        answer = _object(_fetched(url, {"x-amz-sso_bearer_token": token["accessToken"]}, what), what)
-        said = answer.get("roleCredentials")
-        found: Mapping[str, Any] = cast("Mapping[str, Any]", said) if isinstance(said, dict) else {}
-        return _made(found, "accessKeyId", "secretAccessKey", "sessionToken", "expiration", what)
+        return made(said, "AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration", what)
 
     # ---- roles --------------------------------------------------------------------------------
 
@@ -214,10 +173,10 @@ class _Search:
         if by is not None:
             headers |= signed("POST", url, headers, body, by, Scope(region, "sts"), time())
         what = f"the role {asked['RoleArn']}"
-        text = _fetched(url, headers, what, body).decode("utf-8", "replace")
+        text = fetched(url, headers, what, body).decode("utf-8", "replace")
         tags = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
         found = {tag: match[1] for tag in tags if (match := re.search(f"<{tag}>([^<]*)</{tag}>", text))}
-        return _made({tag: html.unescape(value) for tag, value in found.items()}, *tags, what)
+        return made({tag: html.unescape(value) for tag, value in found.items()}, *tags, what)
 
     # ---- machines -------------------------------------------------------------------------------
 
@@ -238,8 +197,8 @@ class _Search:
             except (OSError, UnicodeDecodeError) as error:
                 raise CredentialsError(f"{file} cannot be read ({type(error).__name__})") from None
         what = "the container's credentials"
-        answer = _object(_fetched(url, {"authorization": token} if token else {}, what, local=True), what)
-        return _made(answer, "AccessKeyId", "SecretAccessKey", "Token", "Expiration", what)
+        answer = as_object(fetched(url, {"authorization": token} if token else {}, what, local=True), what)
+        return made(answer, "AccessKeyId", "SecretAccessKey", "Token", "Expiration", what)
 
     def _instance(self) -> Credentials | None:
         """Return the credentials of the machine's role; None if the machine is none of Amazon's, or has no role."""
@@ -249,16 +208,16 @@ class _Search:
         what = "the instance's credentials"
         lifetime = {"x-aws-ec2-metadata-token-ttl-seconds": "21600"}
         try:
-            token = _fetched(f"{base}/latest/api/token", lifetime, what, b"", method="PUT", local=True)
+            token = fetched(f"{base}/latest/api/token", lifetime, what, b"", method="PUT", local=True)
             headers = {"x-aws-ec2-metadata-token": token.decode("latin-1").strip()}
             roles = f"{base}/latest/meta-data/iam/security-credentials/"
-            role = _fetched(roles, headers, what, local=True).decode("utf-8", "replace").split("\n")[0].strip()
+            role = fetched(roles, headers, what, local=True).decode("utf-8", "replace").split("\n")[0].strip()
         except CredentialsError:
             return None
         if not role:
             return None
-        answer = _object(_fetched(roles + quote(role, safe=""), headers, what, local=True), what)
-        return _made(answer, "AccessKeyId", "SecretAccessKey", "Token", "Expiration", what)
+        answer = as_object(fetched(roles + quote(role, safe=""), headers, what, local=True), what)
+        return made(answer, "AccessKeyId", "SecretAccessKey", "Token", "Expiration", what)
 
 
 def _is_local(host: str) -> bool:
@@ -276,89 +235,3 @@ def _static(name: str, fields: Mapping[str, str]) -> Credentials:
     if not fields.get("aws_access_key_id") or not secret_key:
         raise CredentialsError(f"profile {name!r} has not both of aws_access_key_id and aws_secret_access_key")
     return Credentials(fields["aws_access_key_id"], secret_key, fields.get("aws_session_token", ""))
-
-
-def _made(said: Mapping[str, Any], access: str, secret: str, token: str, expires: str, what: str) -> Credentials:
-    access_key, secret_key, session = said.get(access), said.get(secret), said.get(token)
-    if not isinstance(access_key, str) or not isinstance(secret_key, str) or not access_key or not secret_key:
-        code = said.get("Code") or said.get("code") or ""
-        raise CredentialsError(f"{what}: the answer holds no credentials {str(code)[:100]}".strip(), passes=True)
-    moment = said.get(expires)
-    expires_at = None if moment is None else _moment(moment, what)
-    return Credentials(access_key, secret_key, session if isinstance(session, str) else "", expires_at)
-
-
-def _moment(said: object, what: str) -> float:
-    """Return a time: an ISO text, or milliseconds since 1970."""
-    try:
-        if isinstance(said, int | float) and not isinstance(said, bool):
-            return float(said) / 1000
-        when = datetime.fromisoformat(str(said).replace("UTC", "+00:00"))
-        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        raise CredentialsError(f"{what}: {str(said)[:40]!r} is not a time") from None
-
-
-def _object(data: bytes, what: str) -> Mapping[str, Any]:
-    try:
-        said = json.loads(data)
-    except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
-        raise CredentialsError(f"{what}: the answer is not a JSON object", passes=True)
-    return cast("Mapping[str, Any]", said)
-
-
-# ---- HTTP -----------------------------------------------------------------------------------
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    """A redirect would carry a token to where it points."""
-
-    def http_error_302(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage) -> None:
-        """Follow nothing; an answer that is no success is then an error."""
-
-    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
-
-
-def _opener(*, local: bool) -> OpenerDirector:
-    return build_opener(_NoRedirects(), *([ProxyHandler({})] if local else []))
-
-
-def _fetched(
-    url: str,
-    headers: Mapping[str, str],
-    what: str,
-    body: bytes | None = None,
-    *,
-    method: str | None = None,
-    local: bool = False,
-) -> bytes:
-    """Return what a server answers; a *local* one is asked without a proxy and soon. Raises CredentialsError."""
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise CredentialsError(f"{what}: expected a URL of HTTP")
-    place = f"{urlsplit(url).scheme}://{urlsplit(url).netloc.rpartition('@')[2]}"
-    request = Request(url, body, dict(headers), method=method)  # noqa: S310 (the scheme is checked above)
-    try:
-        with _opener(local=local).open(request, timeout=_METADATA_S if local else _HTTP_S) as answer:
-            return cast("bytes", answer.read(_MOST_BYTES))
-    except HTTPError as error:
-        with error:
-            code = _code_of(error)
-        passes = error.code >= 500 or error.code == 429  # noqa: PLR2004 (HTTP's own numbers)
-        raise CredentialsError(f"{what}: {place} answered {error.code}{code}", passes=passes) from None
-    except (OSError, HTTPException, ValueError) as error:
-        cause = getattr(error, "reason", error)
-        raise CredentialsError(f"{what}: {place} cannot be reached: {cause}", passes=True) from None
-
-
-def _code_of(error: HTTPError) -> str:
-    """Return the service's word for an error; its sentence may repeat what was sent."""
-    try:
-        text = error.read(_MOST_BYTES).decode("utf-8", "replace")
-    except (OSError, HTTPException):
-        return ""
-    found = re.search(r"<Code>(\w{1,60})</Code>", text) or re.search(
-        r'"(?:code|__type|error)"\s*:\s*"([\w#.]{1,60})"', text
-    )
-    return f" ({found[1]})" if found else ""

@@ -13,7 +13,8 @@ from time import time
 import attrs
 from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind
 
-from pluggent_provider_http.aws.credential_sources import CredentialsError, find, from_environment
+from pluggent_provider_http.aws.answers import CredentialsError
+from pluggent_provider_http.aws.credential_sources import find, from_environment
 from pluggent_provider_http.aws.sigv4 import Credentials, Scope, signed
 from pluggent_provider_http.server_errors import Faults
 

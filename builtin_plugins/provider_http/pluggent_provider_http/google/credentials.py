@@ -14,17 +14,15 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from threading import Lock
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 from weakref import WeakKeyDictionary
 
 import attrs
 from pluggent_hookspecs import ConfigError, ProviderError, ProviderErrorKind as Kind, Secret
 
 from pluggent_provider_http.endpoint import Endpoint, is_sendable
+from pluggent_provider_http.identity import Identity, Proof
 from pluggent_provider_http.server_errors import Faults
-
-if TYPE_CHECKING:  # it brings httpx2 along, which takes long to import
-    from pluggent_provider_http.client import Answer
 
 _REFUSED = 401
 EARLY_S = 300.0
@@ -68,7 +66,7 @@ class Token:
         return {"authorization": f"Bearer {self.value}", **pays}
 
 
-class GoogleTokens:
+class GoogleTokens(Identity):
     """The tokens of one identity: that of *secret*, which holds credentials as JSON, else the machine's default one.
 
     ``token`` is the last one, if it was not refused; ``renew`` before each request keeps it good.
@@ -109,18 +107,21 @@ class GoogleTokens:
             raise faults.error(Kind.AUTHENTICATION, problem, retryable=True)
         return self.token
 
-    async def check(self, answer: Answer) -> None:
-        """Raise the ProviderError that *answer* is, if its status is not a success.
+    async def prepare(self, faults: Faults) -> None:
+        """Renew the token; see ``renew``."""
+        await self.renew(faults)
 
-        A token that it refuses is not used again; unless it was new, the request is worth another try.
-        """
-        try:
-            await answer.check()
-        except ProviderError as error:
-            if error.status == _REFUSED:
-                old, self.token, self._source = self.token, None, None
-                error.retryable = old is not None and monotonic() - old.since > _YOUNG_S
-            raise
+    def proof(self, faults: Faults) -> Proof:
+        """Return the headers with the token."""
+        token = self.current(faults)
+        return Proof(token.headers, (token.value,), "the credentials of Google")
+
+    def refused(self, error: ProviderError, headers: Mapping[str, str]) -> ProviderError:
+        """Forget a token that was refused; unless it was new, the request is worth another try."""
+        if error.status == _REFUSED:
+            old, self.token, self._source = self.token, None, None
+            error.retryable = old is not None and monotonic() - old.since > _YOUNG_S
+        return error
 
     async def close(self) -> None:
         """Stop waiting for a token in this event loop."""

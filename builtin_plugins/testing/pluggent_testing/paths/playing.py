@@ -16,7 +16,8 @@ from pluggent_hookspecs.markers import HookKind
 from pluggent_host.inspection import Chains, Impl
 from pluggent_host.settings import HostSettings
 from pluggent_plugin_loader.catalog import PluginRecord
-from pluggent_plugin_loader.discovery import Discovery, Distribution, EntryPoint, discover
+from pluggent_plugin_loader.discovery import Discovery, Distribution, discover
+from pluggent_plugin_loader.entry_points import EntryPoint
 from pluggent_plugin_loader.validation import HOLDING
 
 from pluggent_testing.paths.operations import EntryPath

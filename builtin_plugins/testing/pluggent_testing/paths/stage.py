@@ -12,6 +12,7 @@ from pluggent_cli.sessions.explain import as_document as as_explanation, explain
 from pluggent_cli.sessions.export import as_document, as_markdown
 from pluggent_cli.sessions.reader import read_session
 from pluggent_cli.sessions.store import Sessions
+from pluggent_contract_values.as_json import to_json
 from pluggent_hookspecs import Json, errors
 from pluggent_hookspecs.embeddings import Embedder, EmbeddingRequest, EmbeddingResponse
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
@@ -24,7 +25,6 @@ from pluggent_hookspecs.tools import ToolContext, ToolOutput, ToolSpec, UndoCall
 from pluggent_host.host import Host
 from pluggent_host.inspection import Chains
 from pluggent_host.sync import SyncHost
-from pluggent_host.transcript.codec import to_json
 from pluggent_host.turns.result import TurnResult
 from pluggent_plugin_loader.validation import HOLDING
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast, get_args
 
 import attrs
+from pluggent_contract_values.as_json import from_json, to_json
 from pluggent_hookspecs import (
     Delta,
     Finished,
@@ -24,7 +25,6 @@ from pluggent_hookspecs import (
     ToolCallDelta,
     Usage,
 )
-from pluggent_host.transcript.codec import from_json, to_json
 
 _PARTS = get_args(Part)
 _DELTAS = get_args(Delta)

@@ -3,7 +3,7 @@
 import pytest
 from each_of import each_of
 from pluggent_cli.approvals.prompts import DECLINE, HELP, SEND, read_value
-from pluggent_host.operations.forms import Field, FieldKind, Option
+from pluggent_contract_values.question_fields import Field, FieldKind, Option
 from screens import GREETING
 
 TOOL = """

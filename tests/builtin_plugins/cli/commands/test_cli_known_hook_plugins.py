@@ -114,7 +114,7 @@ FULL = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resour
 PROGRAM = """
 import os, resource, signal, sys
 from pathlib import Path
-from pluggent_cli.config.known_hook_plugins import Remembered
+from pluggent_cli.trust.known_hook_plugins import Remembered
 {how}
 Remembered(Path(sys.argv[1]), sys.prefix).add(["acme-more"])
 """

@@ -90,7 +90,9 @@ def test_listing_and_help_import_no_third_party_package_no_plugin_and_their_own_
     tops = {name.partition(".")[0] for name in modules}
 
     assert not tops & {"attr", "attrs", "pluggy", "cattrs", "msgspec", "jsonschema_rs", "asyncio", "packaging"}
-    ours = {"pluggent_cli", "pluggent_host", "pluggent_hookspecs", "pluggent_plugin_loader", "pluggent_state_files"}
+    ours = {
+        f"pluggent_{name}" for name in ("cli", "contract_values", "host", "hookspecs", "plugin_loader", "state_files")
+    }
     assert not {top for top in tops if top.startswith(("pluggent_", "acme"))} - ours
     own = {command.module for command in COMMANDS if command.name == words.partition(" ")[0]}
     assert {command.module for command in COMMANDS} & modules == own

@@ -4,8 +4,9 @@ import tomllib
 
 from each_of import each_of
 from hypothesis import given, strategies as st
+from pluggent_cli.config.origins import Origin, lines_of
 from pluggent_cli.config.report import WITHHELD, effective, is_reference
-from pluggent_cli.config.sources import Origin, lines_of, load_settings, read_settings, sources, system_config
+from pluggent_cli.config.sources import load_settings, read_settings, sources, system_config
 from pluggent_host.settings import HostSettings, ToolLimits
 
 DOCUMENT = '''# settings

@@ -12,7 +12,8 @@ from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_cli.config.command_settings import CommandSettings
 from pluggent_cli.config.keys import KEYS, sifted
-from pluggent_cli.config.sources import Loaded, Origin, load_settings, state_dir, user_config
+from pluggent_cli.config.origins import Origin
+from pluggent_cli.config.sources import Loaded, load_settings, state_dir, user_config
 from pluggent_hookspecs import ConfigError
 from pluggent_host.settings import Grants, HostSettings, Limits, Timeouts
 from pluggent_plugin_loader.settings import Selection

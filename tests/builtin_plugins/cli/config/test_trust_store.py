@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from each_of import each_of
 from hypothesis import given, strategies as st
-from pluggent_cli.config.trust import Accepted, TrustStore
+from pluggent_cli.trust.store import Accepted, TrustStore
 from pluggent_hookspecs import ConfigError
 
 
@@ -157,7 +157,7 @@ def test_notes_in_a_folder_that_a_program_is_given_can_change(store, file):
 
 
 def test_a_folder_with_too_many_programs_is_covered_at_its_top_and_growing_to_it_is_a_change(store, file, monkeypatch):
-    monkeypatch.setattr("pluggent_cli.config.trust_coverage.MOST_IN_FOLDERS", 3)
+    monkeypatch.setattr("pluggent_cli.trust.coverage.MOST_IN_FOLDERS", 3)
     folder = file.parent / "many"
     folder.mkdir()
     file.write_text('[servers.a]\ncommand = "node"\nargs = ["many"]\n')

@@ -11,7 +11,8 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from pluggent_provider_http.aws.credential_sources import CredentialsError, find
+from pluggent_provider_http.aws.answers import CredentialsError
+from pluggent_provider_http.aws.credential_sources import find
 from pluggent_provider_http.aws.sigv4 import Credentials
 from pluggent_testing.wires.http_server import LoopbackServer, Received, Steps, answer
 
@@ -234,11 +235,12 @@ def test_a_server_that_is_not_there_may_come_back(home, server):
 # ---- single sign-on -------------------------------------------------------------------------------
 
 
-def log_in(home: Path, name: str, expires: str = EXPIRES) -> None:
+def log_in(home: Path, name: str, expires: str = EXPIRES, **more: str) -> Path:
     folder = home / ".aws" / "sso" / "cache"
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()}.json"
-    file.write_text(json.dumps({"accessToken": "sso-token", "expiresAt": expires}))
+    file.write_text(json.dumps({"accessToken": "sso-token", "expiresAt": expires, **more}))
+    return file
 
 
 SESSION = (
@@ -267,6 +269,61 @@ def test_a_login_that_is_missing_or_over_says_how_to_log_in(home):
 
     log_in(home, "s", "2020-01-01T00:00:00UTC")
     assert "the login has expired; run: aws sso login --profile a" in str(failure("a"))
+
+
+RENEWABLE = {"refreshToken": "refresh-1", "clientId": "id", "clientSecret": "client-secret-7f3a",
+             "registrationExpiresAt": EXPIRES}  # fmt: skip
+ROLE = {"accessKeyId": "AK", "secretAccessKey": "SK", "sessionToken": "T", "expiration": EXPIRES_AT * 1000}
+
+
+def test_a_login_that_is_over_is_renewed_by_its_refresh_token(home, server):
+    write(home, config=SESSION)
+    file = log_in(home, "s", "2020-01-01T00:00:00Z", **RENEWABLE)
+    server.will(as_json({"accessToken": "sso-2", "expiresIn": 3600, "refreshToken": "refresh-2"}),
+                *[as_json({"roleCredentials": ROLE})] * 2)  # fmt: skip
+    there = {**NOWHERE, "AWS_ENDPOINT_URL_SSO": server.origin, "AWS_ENDPOINT_URL_SSO_OIDC": server.origin}
+
+    assert (find("a", "", there), find("a", "", there)) == (FOUND, FOUND)
+    renewal, *asked = server.requests
+    assert (renewal.path, renewal.json) == (
+        "/token",
+        {"grantType": "refresh_token", "clientId": "id", "clientSecret": RENEWABLE["clientSecret"],
+         "refreshToken": "refresh-1"},
+    )  # fmt: skip
+    assert [one.headers["x-amz-sso_bearer_token"] for one in asked] == ["sso-2", "sso-2"]
+    kept = json.loads(file.read_text())
+    assert (kept["accessToken"], kept["refreshToken"], kept["clientId"]) == ("sso-2", "refresh-2", "id")
+    assert (file.stat().st_mode & 0o777, list(file.parent.iterdir())) == (0o600, [file])
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "passes"),
+    [
+        (answer(b'{"error": "invalid_grant"}', 400), "its renewal was refused", False),
+        (answer(b"", 503), "answered 503", True),
+        (as_json({"accessToken": "sso-2", "expiresIn": -1}), "holds no token", True),
+        (answer(b"<html>"), "not a JSON object", True),
+    ],
+)
+def test_a_renewal_that_fails_says_why_and_shows_nothing(home, server, said, words, passes):
+    write(home, config=SESSION)
+    log_in(home, "s", "2020-01-01T00:00:00Z", **RENEWABLE)
+    server.will(said)
+
+    error = failure("a", AWS_ENDPOINT_URL_SSO_OIDC=server.origin)
+
+    assert words in str(error)
+    assert error.passes == passes
+    assert passes or "run: aws sso login --profile a" in str(error)
+    assert not [secret for secret in RENEWABLE.values() if len(secret) > 2 and secret in str(error)]
+
+
+def test_a_client_whose_registration_is_over_is_not_asked(home, server):
+    write(home, config=SESSION)
+    log_in(home, "s", "2020-01-01T00:00:00Z", **{**RENEWABLE, "registrationExpiresAt": "2020-01-01T00:00:00Z"})
+
+    assert "run: aws sso login --profile a" in str(failure("a", AWS_ENDPOINT_URL_SSO_OIDC=server.origin))
+    assert server.requests == []
 
 
 # ---- machines -------------------------------------------------------------------------------------

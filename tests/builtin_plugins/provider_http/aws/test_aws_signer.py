@@ -8,7 +8,7 @@ from email.utils import formatdate
 
 import pytest
 from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind
-from pluggent_provider_http.aws.credential_sources import CredentialsError
+from pluggent_provider_http.aws.answers import CredentialsError
 from pluggent_provider_http.aws.signer import Signer
 from pluggent_provider_http.aws.sigv4 import Credentials, Scope
 from pluggent_provider_http.server_errors import Faults

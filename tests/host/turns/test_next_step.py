@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pluggent_hookspecs.messages import Usage
 from pluggent_host.approvals.pending import Outcome
 from pluggent_host.settings import Limits
-from pluggent_host.turns.step import (
+from pluggent_host.turns.next_step import (
     LAST_ROUND,
     NEARLY_SPENT,
     AskModel,

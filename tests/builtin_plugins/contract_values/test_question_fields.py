@@ -1,8 +1,8 @@
 """What a person can be asked to fill in: schemas read, shown, and answers checked."""
 
 import pytest
+from pluggent_contract_values.question_fields import MOST_FIELDS, Field, FieldKind, Option
 from pluggent_function_tools.arguments import ArgumentProblems
-from pluggent_host.operations.forms import MOST_FIELDS, Field, FieldKind, Option
 from pluggent_host.operations.question import form_of
 
 

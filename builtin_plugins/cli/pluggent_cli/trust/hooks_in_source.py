@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 
 from pluggent_hookspecs.hooks import HOOKS
-from pluggent_plugin_loader.discovery import MODEL_NAMES, Distribution
+from pluggent_plugin_loader.discovery import Distribution
+from pluggent_plugin_loader.entry_points import MODEL_NAMES
 
 _MOST_BYTES = 1_048_576
 _MOST_FILES = 200

@@ -8,8 +8,8 @@ import attrs
 import msgspec
 from each_of import each_of
 from hypothesis import given, strategies as st
+from pluggent_contract_values.tool_output import as_output, fit
 from pluggent_hookspecs import Audio, File, Image, Reasoning, Text, ToolOutput, Usage, freeze
-from pluggent_host.tools.results import as_output, fit
 
 texts = st.text(st.characters(exclude_categories=("Cs",)))
 parts = st.builds(Text, texts) | st.builds(Reasoning, texts) | st.builds(Image, data=st.text("QUI=", max_size=40))

@@ -14,6 +14,7 @@ import pluggent_hookspecs as contract
 import pytest
 from each_of import each_of
 from hypothesis import HealthCheck, given, settings, strategies as st
+from pluggent_contract_values.as_json import from_json, from_plain, line_of, to_json, to_plain
 from pluggent_hookspecs import Decision, Json, Observation, Part, events, freeze
 from pluggent_hookspecs.decisions import Allow, Deny, Respond
 from pluggent_hookspecs.embeddings import EmbeddingResponse, Vectors
@@ -23,7 +24,6 @@ from pluggent_hookspecs.models import ModelResponse
 from pluggent_hookspecs.observations import DecisionMade, TurnStarted, Vote
 from pluggent_hookspecs.plans import Plan, Step, StepStatus
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
-from pluggent_host.transcript.codec import from_json, from_plain, line_of, to_json, to_plain
 
 NOT_DATA = {
     contract.Answers: "a row of a table, made of classes",

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_state_files.seals import Record, SealedRecords
 
-from pluggent_cli.config.trust_coverage import content_of, covered
+from pluggent_cli.trust.coverage import content_of, covered
 
 FILE, PLUGIN, SOURCE, LEFT_OUT = "file", "plugin", "source", "left out"
 State = Literal["accepted", "changed", "damaged"]
@@ -47,7 +47,7 @@ class TrustStore:
     def trust_file(self, path: Path) -> tuple[str, ...]:
         """Accept *path* as it is now, with every file that it refers to; return all of them.
 
-        See ``trust_coverage``: of a folder among them, which ends in "/", only the top is covered. Raises
+        See ``coverage``: of a folder among them, which ends in "/", only the top is covered. Raises
         ConfigError if *path* cannot be read or refers to more than 100 files and folders.
         """
         place = Path(os.path.realpath(path))

@@ -10,7 +10,7 @@ import attrs
 from pluggent_function_tools.arguments import ArgumentProblems
 from pluggent_hookspecs import Json, Value, thaw
 
-from pluggent_host.common.escape import escape_all
+from pluggent_contract_values.escape import escape_all
 
 MOST_FIELDS: Final = 50
 

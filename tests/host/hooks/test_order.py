@@ -9,7 +9,7 @@ import pytest
 from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import HOOKS, ConfigError, HookKind, hookimpl
-from pluggent_host.hooks.chains import Chains, build
+from pluggent_host.hooks.order import Chains, build
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_plugin_loader.loader import new_manager, register
 

@@ -24,7 +24,7 @@ from pluggent_hookspecs import (
     VendorPart,
 )
 
-from pluggent_host.common.sanitize import clean, clean_part
+from pluggent_contract_values.sanitize import clean, clean_part
 
 MEDIA_BYTES = 8_388_608
 """How much media one result may carry by default, in bytes of base64."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 import pytest
 from each_of import each_of
 from hypothesis import example, given, settings, strategies as st
-from pluggent_redact.engine import WINDOW, Engine, literals_of
 from pluggent_redact.patterns import pattern
 from pluggent_redact.shapes import SHAPES
+from pluggent_redact.stream_engine import WINDOW, Engine, literals_of
 
 ENGINES = (
     Engine(),

@@ -1,0 +1,1 @@
+"""What a person accepted: files of a working directory, packages with hooks, and the hooks that ran before."""
