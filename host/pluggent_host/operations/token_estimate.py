@@ -26,6 +26,7 @@ from pluggent_hookspecs.messages import (
     ToolCall,
     Usage,
     VendorPart,
+    memos,
 )
 from pluggent_hookspecs.models import ModelRequest, Reply
 from pluggent_hookspecs.tools import ToolSpec
@@ -51,7 +52,7 @@ def input_tokens(request: ModelRequest) -> int:
     Each message and each tool is counted once for all requests that it is in.
     """
     schema = request.parameters.output_schema
-    weight: int = sum(message.memo(_MEMO, _of_message) for message in request.messages)
+    weight: int = sum(memos(request.messages, _MEMO, _of_message))
     weight += sum(spec.memo(_MEMO, _of_tool) for spec in request.tools)
     return (weight + (_of_json(schema) if schema else 0)) // BYTES_A_TOKEN
 

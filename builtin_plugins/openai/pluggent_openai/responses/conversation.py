@@ -23,6 +23,7 @@ from pluggent_hookspecs import (
     Text,
     ToolCall,
     VendorPart,
+    memos,
 )
 from pluggent_provider_http.unsendable import UnsendableError
 
@@ -70,14 +71,23 @@ class _Piece(bytes):
     dropped = False
     unmarked = False
     left = False
-    asks = False
-    """Whether one of the calls is made by the vendor, and needs an approval."""
     ran: tuple[str, ...] = ()
     """The approvals on which the vendor has made calls."""
     sums: str | None = None
     """What identifies the messages that its compaction stands for; None if it has none."""
     unsummed = b""
     """The same items without the compaction."""
+
+
+class _Calls(_Piece):
+    """A reply that ends in calls of functions, and of which there is nothing else to say."""
+
+
+class _Result(_Piece):
+    """The result of a call."""
+
+
+_ORDINARY = frozenset({bytes, _Calls, _Result})
 
 
 _LEFT = "changed since, cut off, of another server, not encrypted, or replay_thinking = false"
@@ -127,21 +137,21 @@ class Conversation:
     def encode(self, messages: Sequence[Message]) -> Said:
         """Return *messages* as input. Raises UnsendableError."""
         pieces = self._pieces(messages)
-        special = [piece for piece in pieces if type(piece) is not bytes]
-        if not special:
+        kinds = set(map(type, pieces))
+        if len(kinds) == 1 and bytes in kinds:
+            return Said(b",".join(pieces))
+        special = cast("list[_Piece]", [piece for piece in pieces if type(piece) is not bytes])
+        if kinds <= _ORDINARY and _are_answered(special):
             return Said(b",".join(pieces))
         place = max((at for at, piece in enumerate(pieces) if _sums(piece) is not None), default=-1)
-        if place < 0:
-            return _arranged(messages, pieces, cast("list[_Piece]", special))
-        return self._summed(messages, pieces, place)
+        return _arranged(messages, pieces, special) if place < 0 else self._summed(messages, pieces, place)
 
     def before(self, messages: Sequence[Message]) -> str:
         """Return what identifies *messages*, instructions left out: a compaction of them stands for no others."""
         return _digest(messages, self._pieces(messages))
 
     def _pieces(self, messages: Sequence[Message]) -> list[bytes]:
-        key, make = self._key, self._piece
-        return [message.memo(key, make) for message in messages]
+        return memos(messages, self._key, self._piece)
 
     def _summed(self, messages: Sequence[Message], pieces: list[bytes], place: int) -> Said:
         """Return the messages from the compaction at *place* on, and instructions, if it stands for the others."""
@@ -154,6 +164,8 @@ class Conversation:
         return attrs.evolve(_arranged(messages, bare, _special(bare)), stale=True)
 
     def _piece(self, message: Message) -> bytes:
+        if len(message.content) == 1 and type(message.content[0]) is Text:  # nearly all of a long history
+            return self._made(message)
         if not has_point(message) or (self._dialect.cache and message.role is not Role.ASSISTANT):
             return self._made(message)
         # A reply has no place for it; it goes back as it came.
@@ -164,30 +176,45 @@ class Conversation:
         return piece
 
     def _made(self, message: Message) -> bytes:
-        own = _own(message.extra, f"a message of role {message.role}")
+        own = _own(message.extra, f"a message of role {message.role}") if message.extra else message.extra
         match message.role:
             case Role.ASSISTANT:
-                return self._reply(message, own)
+                return (None if own else self._spoken(message)) or self._reply(message, own)
             case Role.TOOL:
                 if message.tool_call_id is None:
                     raise UnsendableError("a message of role tool has no tool_call_id")
                 id = _sent_id(message.tool_call_id)
                 item = {"type": "function_call_output", "call_id": id, "output": _content(message)}
-                piece = _Piece(_encode(_joined(item, own, "a message of role tool")))
+                piece = _Result(_encode(_joined(item, own, "a message of role tool")))
                 piece.answers = id
                 return piece
             case role:
                 said = Role.SYSTEM if role is Role.DEVELOPER and not self._dialect.developer else role
                 item = {"role": said.value, "content": _content(message)}
-                made = _encode(_joined(item, own, f"a message of role {role}"))
+                made = _encode(_joined(item, own, f"a message of role {role}") if own else item)
+                if type(item["content"]) is str and item["content"]:
+                    return made
                 items = [_encode(each) for part in message.content if (each := _own_item(part)) is not None]
                 if items and not item["content"]:
                     return b",".join(items)
                 return b",".join((made, *items)) if items else made
 
+    def _spoken(self, message: Message) -> bytes | None:
+        """Return a reply that has texts and calls of functions alone; None for any other."""
+        content, calls = message.content, message.tool_calls
+        if set(map(type, content)) - {Text} or any(call.hosted or call.extra for call in calls):
+            return None
+        texts = cast("tuple[Text, ...]", content)
+        items: list[Object] = [{"role": "assistant", "content": each.text} for each in texts if each.text]
+        if not calls:
+            return _encode(items)[1:-1]
+        piece = _Calls(_encode([*items, *[self._call(call) for call in calls]])[1:-1])
+        piece.calls = tuple([(_sent_id(call.id), _RESULT) for call in calls])
+        return piece
+
     def _reply(self, message: Message, own: Mapping[str, Json]) -> bytes:
         thoughts = thoughts_of(own)
-        mine = not own or own.get("server") == self._server
+        mine = "items" not in own or own.get("server") == self._server
         thinking = self._thinking and own.get("server") == self._server
         # The vendor refuses most of its own items without the thinking that led to them.
         vendors = mine and (thinking or not thoughts)
@@ -216,7 +243,6 @@ class Conversation:
             return encoded
         piece = _Piece(encoded)
         piece.dropped, piece.left = dropped, left
-        piece.asks = sealed and any(item["type"] == APPROVAL for item in sent)
         piece.calls = tuple(
             (_sent_id(call.id), _RESULTS[item["type"]] if sealed or not call.hosted else _LEFT_OUT)
             for call, item in zip(message.tool_calls, sent, strict=True)
@@ -226,9 +252,17 @@ class Conversation:
         if COMPACTION in kinds:
             piece.sums = str(own.get(BEFORE) or "")
             piece.unsummed = _encode([item for item in items if item.get("type") != COMPACTION])[1:-1]
-        return piece
+        ordinary = not (dropped or left or piece.ran or COMPACTION in kinds) and encoded
+        if not ordinary or not piece.calls or any(start is not _RESULT for _, start in piece.calls):
+            return piece
+        calls = _Calls(encoded)
+        calls.calls = piece.calls
+        return calls
 
     def _call(self, call: ToolCall) -> Object:
+        if not call.extra and not call.hosted:
+            id = _sent_id(call.id)
+            return {"type": "function_call", "call_id": id, "name": call.name, "arguments": call.arguments}
         own = dict(_own(call.extra, f"call {call.id}"))
         kind = own.pop("type", "function")
         if call.hosted:
@@ -240,6 +274,19 @@ class Conversation:
         else:
             item = {"type": "function_call", **called, "arguments": call.arguments}
         return _joined(item, own, f"call {call.id}")
+
+
+def _are_answered(pieces: Sequence[_Piece]) -> bool:
+    """Say whether each of the calls has its result right behind, in the order of the calls."""
+    walk = iter(pieces)
+    for piece in walk:
+        if type(piece) is not _Calls:
+            return False
+        for id, _ in piece.calls:
+            result = next(walk, None)
+            if type(result) is not _Result or result.answers != id:
+                return False
+    return True
 
 
 def _sums(piece: bytes) -> str | None:
