@@ -122,6 +122,11 @@ def whole(*output: Mapping[str, Any], asked: ModelRequest = ASKED, **more: Any) 
     return read_reply(json.dumps(answer(*output, **more)).encode(), asked, SERVER, FAULTS, before=before)
 
 
+def whole_of(body: Mapping[str, Any]) -> ModelResponse:
+    """Return the reply in a whole answer, as a server gave it."""
+    return read_reply(json.dumps(body).encode(), ASKED, SERVER, FAULTS)
+
+
 def sent(
     messages: Sequence[Message],
     *,
