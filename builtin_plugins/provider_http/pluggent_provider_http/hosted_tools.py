@@ -1,13 +1,16 @@
-"""Tools that run at a vendor: as the settings declare them, as policies see them, and as a request has them. Pure."""
+"""Tools that run at a vendor: as the settings declare them, as policies see them, and as a request has them. Pure.
+
+Light on purpose: settings are made with it.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
-import msgspec
 from pluggent_hookspecs import HostedTool, ModelRequest, Secret, thaw
 
 from pluggent_provider_http.unsendable import UnsendableError
@@ -98,4 +101,4 @@ def _plain(value: Any) -> Any:
 def _definition(declaration: Mapping[str, Any]) -> str:
     """Return what identifies *declaration*, without what says who asks: that changes, and is secret."""
     said = {name: _plain(value) for name, value in declaration.items() if name not in _SECRETS}
-    return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
