@@ -58,7 +58,7 @@ _MODULES = {
     "hooks": "HOOKS HookInfo",
     "markers": "IMPL_MARK PROJECT Band CallNext HookKind ImplOptions MaybeAsync hookimpl",
     "memory": "MemoryAccess MemoryHit MemoryItem MemoryPage MemoryQuery MemoryStore",
-    "messages": "Audio CachePoint File Image Message Part Reasoning Refusal Role Text ToolCall Usage VendorPart memos",
+    "messages": "Audio CachePoint File Image Message Part Reasoning Refusal Role Text ToolCall Usage VendorPart",
     "models": (
         "AllowedTools CountsTokens Delta FinishReason Finished HostsTools ListsModels ModelInfo ModelParameters "
         "ModelRequest ModelResponse ModelTimeouts PartDelta Provider ReasoningDelta RefusalDelta Reply TextDelta "

@@ -13,7 +13,7 @@ from pluggent_hookspecs._value import Value
 
 __all__ = [
     "Audio", "CachePoint", "File", "Image", "Message", "Part", "Reasoning", "Refusal", "Role", "Text", "ToolCall",
-    "Usage", "VendorPart", "memos",
+    "Usage", "VendorPart",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -199,21 +199,21 @@ class Message(Value):
             made = memo[key] = make(self)
             return made
 
+    @staticmethod
+    def memos(messages: Sequence[Message], key: object, make: Callable[[Message], T]) -> list[T]:
+        """Return ``message.memo(key, make)`` of each, in a third of the time where all of them are made.
 
-def memos(messages: Sequence[Message], key: object, make: Callable[[Message], T]) -> list[T]:
-    """Return ``message.memo(key, make)`` of each, in a third of the time where all of them are made.
-
-    >>> memos((Message.user("a"), Message.user("b")), "text", lambda message: message.text)
-    ['a', 'b']
-    """
-    known = len(messages)
-    while known and key not in messages[known - 1]._memo:  # noqa: SLF001 (of this module)
-        known -= 1  # what a conversation grows by is at its end
-    try:
-        made: list[T] = [message._memo[key] for message in messages[:known]]  # noqa: SLF001 (as above)
-    except KeyError:
-        made = [message.memo(key, make) for message in messages[:known]]
-    return [*made, *[message.memo(key, make) for message in messages[known:]]]
+        >>> Message.memos((Message.user("a"), Message.user("b")), "text", lambda message: message.text)
+        ['a', 'b']
+        """
+        known = len(messages)
+        while known and key not in messages[known - 1]._memo:  # noqa: SLF001 (its own class)
+            known -= 1  # what a conversation grows by is at its end
+        try:
+            made: list[T] = [message._memo[key] for message in messages[:known]]  # noqa: SLF001 (its own class)
+        except KeyError:
+            made = [message.memo(key, make) for message in messages[:known]]
+        return [*made, *[message.memo(key, make) for message in messages[known:]]]
 
 
 def _parts(content: str | Part | tuple[Part, ...]) -> tuple[Part, ...]:

@@ -27,7 +27,6 @@ from pluggent_hookspecs import (
     Text,
     ToolCall,
     VendorPart,
-    memos,
     thaw,
 )
 from pluggent_provider_http.unsendable import UnsendableError
@@ -114,7 +113,7 @@ class Pieces:
     def of(self, messages: Sequence[Message]) -> list[Piece]:
         """Return the pieces of *messages*. Raises UnsendableError."""
         key, make = self._key, self._piece
-        return memos(messages, key, make)
+        return Message.memos(messages, key, make)
 
     def result(self, message: Message, name: str) -> Piece:
         """Return the result in *message* of a call of the tool *name*."""

@@ -29,7 +29,6 @@ from pluggent_hookspecs import (
     ToolCall,
     ToolSpec,
     VendorPart,
-    memos,
 )
 from pluggent_provider_http.content_blocks.ids import arguments_object
 from pluggent_provider_http.server_errors import Faults
@@ -74,7 +73,7 @@ def encode_request(request: ModelRequest, server: Server, faults: Faults) -> Bod
 
 
 def _body(request: ModelRequest, server: Server) -> Body:
-    messages = memos(request.messages, _MESSAGE, _message)
+    messages = Message.memos(request.messages, _MESSAGE, _message)
     notes = (_NO_POINTS,) if _Unmarked in set(map(type, messages)) else ()
     body = b'{"model":%b,"messages":[%b]' % (_encode(request.model), b",".join(messages))
     if tools := _offered(request):

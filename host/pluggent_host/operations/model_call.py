@@ -21,7 +21,7 @@ from pluggent_hookspecs import Value, errors
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import ModelRequestEvent, ModelResponseEvent, ReserveEvent, Scope
-from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage, memos
+from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
 from pluggent_hookspecs.models import (
     Delta,
     ModelRequest,
@@ -115,7 +115,7 @@ def frozen(event: ModelRequestEvent, id: str) -> ModelRequestEvent:
     if request.hosted:
         head.append([[tool.capability, tool.definition, tool.effects] for tool in request.hosted])
     digest = hashlib.sha256(_encoder.encode(head))
-    digest.update(b"".join(memos(request.messages, message_digest, message_digest)))
+    digest.update(b"".join(Message.memos(request.messages, message_digest, message_digest)))
     digest.update(asked_by(event.scope))
     return with_digest(event, digest.hexdigest())
 

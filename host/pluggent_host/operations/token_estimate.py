@@ -26,7 +26,6 @@ from pluggent_hookspecs.messages import (
     ToolCall,
     Usage,
     VendorPart,
-    memos,
 )
 from pluggent_hookspecs.models import ModelRequest, Reply
 from pluggent_hookspecs.tools import ToolSpec
@@ -52,7 +51,7 @@ def input_tokens(request: ModelRequest) -> int:
     Each message and each tool is counted once for all requests that it is in.
     """
     schema = request.parameters.output_schema
-    weight: int = sum(memos(request.messages, _MEMO, _of_message))
+    weight: int = sum(Message.memos(request.messages, _MEMO, _of_message))
     weight += sum(spec.memo(_MEMO, _of_tool) for spec in request.tools)
     return (weight + (_of_json(schema) if schema else 0)) // BYTES_A_TOKEN
 

@@ -28,7 +28,7 @@ from pluggent_hookspecs.decisions import Ask
 from pluggent_hookspecs.errors import LimitReached, ToolError, ToolErrorKind
 from pluggent_hookspecs.events import ModelRequestEvent, Scope, ToolCallEvent
 from pluggent_hookspecs.memory import MemoryAccess, MemoryHit, MemoryItem, MemoryPage, MemoryQuery
-from pluggent_hookspecs.messages import Message, Role, Text, memos
+from pluggent_hookspecs.messages import Message, Role, Text
 from pluggent_hookspecs.models import ModelParameters, ModelRequest, ModelResponse
 from pluggent_hookspecs.observations import LOG_LEVELS, QuestionAnswered, ToolLogged, ToolProgressed, ToolStarted
 from pluggent_hookspecs.questions import Accepted, Elicited
@@ -86,7 +86,7 @@ class NestedModelCall(ModelCallOperation):
 
     def fingerprint(self, event: ModelRequestEvent) -> str:
         """What the call is, whichever time it is made: who asks, and what."""
-        said = b"".join(memos(event.request.messages, message_digest, message_digest))
+        said = b"".join(Message.memos(event.request.messages, message_digest, message_digest))
         return hashlib.sha256(b"model\0" + self.asker.encode() + b"\0" + said).hexdigest()
 
     def rendered(self, event: ModelRequestEvent) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 
 import attrs
 import msgspec
-from pluggent_hookspecs import Message, ModelRequest, Role, ToolSpec, memos
+from pluggent_hookspecs import Message, ModelRequest, Role, ToolSpec
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 
@@ -78,7 +78,7 @@ class Writer:
 
     def _body(self, request: ModelRequest, *, stream: bool) -> Body:
         dialect = self._dialect
-        made = memos(request.messages, dialect.message_key, self._message)
+        made = Message.memos(request.messages, dialect.message_key, self._message)
         kinds = set(map(type, made))
         notes = _notes(made) if _Unmarked in kinds else ()
         pieces = _arranged(made) if _WithMedia in kinds else cast("list[bytes]", made)

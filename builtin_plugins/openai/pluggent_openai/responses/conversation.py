@@ -23,7 +23,6 @@ from pluggent_hookspecs import (
     Text,
     ToolCall,
     VendorPart,
-    memos,
 )
 from pluggent_provider_http.unsendable import UnsendableError
 
@@ -151,7 +150,7 @@ class Conversation:
         return _digest(messages, self._pieces(messages))
 
     def _pieces(self, messages: Sequence[Message]) -> list[bytes]:
-        return memos(messages, self._key, self._piece)
+        return Message.memos(messages, self._key, self._piece)
 
     def _summed(self, messages: Sequence[Message], pieces: list[bytes], place: int) -> Said:
         """Return the messages from the compaction at *place* on, and instructions, if it stands for the others."""

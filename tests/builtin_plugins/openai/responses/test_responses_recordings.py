@@ -69,11 +69,11 @@ def test_every_recorded_answer_is_read_without_loss():
         if not isinstance(body, dict) or "output" not in body or body.get("status") in ("queued", "in_progress"):
             continue  # a stream; a compaction by itself; UNFINISHED
         reply = whole_of(body)
-        kept = {part.value["type"]: part.hosted for part in reply.message.content if isinstance(part, VendorPart)}
+        kept = {str(part.value["type"]): part.hosted for part in reply.message.content if isinstance(part, VendorPart)}
         for kind, hosted in kept.items():
             assert kind in HOSTED, (name, kind)
             assert hosted.startswith(HOSTED[kind]), (name, kind, hosted)
-        seen |= kept.keys()
+        seen |= set(kept)
         said = {field for field, value in body.items() if value not in (None, [], {})}
         assert said - reply.extra.keys() <= PLACED, (name, said)
         back, body_sent = sent([Message.user("hi"), reply.message], server=SERVER)
