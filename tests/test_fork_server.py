@@ -9,7 +9,7 @@ from pathlib import Path
 
 import fork_server
 import pytest
-from cli_support import PATIENCE_S, Cli, signalled, wait_for_line
+from cli_support import PATIENCE_S, Cli, signalled, wait_for_line, words_to_fork
 from fake_distributions import install
 
 TOOLS = """
@@ -63,6 +63,16 @@ from cli_support import Cli
 cli = Cli(Path(sys.argv[2]))
 process = cli.start("run", "hello")
 os._exit(0)
+"""
+
+PROGRAM = """
+import json, os, signal, sys, time
+print(json.dumps([sys.argv[1:], sys.stdin.readline(), os.getcwd(), os.environ.get("MINE")]), flush=True)
+if "wait" in sys.argv:
+    signal.signal(signal.SIGTERM, lambda *_: print("told to end", flush=True) or sys.exit())
+    print("waits", flush=True)
+    time.sleep(60)
+sys.exit(7)
 """
 
 
@@ -151,3 +161,52 @@ def test_the_server_and_what_it_started_end_with_the_tests(tmp_path):
         said = started.communicate(timeout=PATIENCE_S)  # until the last process that holds the pipes has ended
 
     assert said == ("", "")
+
+
+@pytest.fixture
+def program(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+
+    def start(*arguments):
+        return subprocess.Popen(  # noqa: S603 (ours)
+            words_to_fork(file, *arguments), cwd=tmp_path, env={**os.environ, "MINE": "yes"}, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    return start
+
+
+def test_another_process_starts_programs_and_the_command(cli, program, tmp_path):
+    with program("one", "two") as started:
+        said = started.communicate("line\n", PATIENCE_S)
+    plugins = subprocess.run(  # noqa: S603 (ours)
+        words_to_fork(None, "plugins"), cwd=cli.work, env=cli.environ(), capture_output=True, text=True, check=False
+    )
+
+    assert (json.loads(said[0]), said[1], started.returncode) == (
+        [["one", "two"], "line\n", str(tmp_path), "yes"],
+        "",
+        7,
+    )
+    assert (plugins.returncode, plugins.stdout, plugins.stderr) == cli("plugins")
+
+
+def test_another_process_that_ends_tells_what_it_has_started_to_end(program):
+    with program("wait") as started:
+        started.stdin.write("line\n")
+        started.stdin.flush()
+        assert started.stdout.readline()
+        assert started.stdout.readline() == "waits\n"
+        started.kill()
+
+        assert started.stdout.read() == "told to end\n"
+
+
+def test_variables_of_the_interpreter_are_for_a_new_one_there_too(cli):
+    environ = {**cli.environ(PYTHONWARNINGS="ignore"), "LC_ALL": "C"}
+    done = subprocess.run(  # noqa: S603 (ours)
+        words_to_fork(None, "tools", "call", "about"), cwd=cli.work, env=environ, capture_output=True, check=False
+    )
+
+    assert (done.returncode, about(cli)["filters"][0]) == (0, ["ignore", "Warning"])

@@ -220,7 +220,7 @@ HOST_ORDER = (
     ("transcript",),
     ("operations",),
     ("turns",),
-    ("session",),
+    ("session", "batches"),
     ("assembly",),
     ("host",),
     ("sync",),

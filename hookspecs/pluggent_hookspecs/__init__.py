@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs._frozen import *  # noqa: F403
     from pluggent_hookspecs._value import *  # noqa: F403
     from pluggent_hookspecs.attachments import *  # noqa: F403
+    from pluggent_hookspecs.background import *  # noqa: F403
     from pluggent_hookspecs.commands import *  # noqa: F403
     from pluggent_hookspecs.decisions import *  # noqa: F403
     from pluggent_hookspecs.embeddings import *  # noqa: F403
@@ -41,13 +42,14 @@ _MODULES = {
     "_frozen": "EMPTY Json freeze freeze_object thaw",
     "_value": "Value",
     "attachments": "attachment audio file image",
+    "background": "BatchResult BatchState BatchTicket Batches RunsLater Ticket",
     "commands": "Command HostOperations HostResult HostTool OnLog OnProgress Requester",
     "decisions": "ANSWERS Allow Answers Approval Ask Decision Deny Reach Respond Window",
     "embeddings": "Embedder EmbeddingIncomplete EmbeddingRequest EmbeddingResponse EmbeddingRole Vectors",
     "errors": (
         "ConfigError Denied HookError LimitReached MemoryStoreError MemoryStoreErrorKind NameTaken PlanParseError "
         "PluggentError PluginError PluginIncompatible PluginLoadError ProviderError ProviderErrorKind SessionError "
-        "SessionLeaseLost SessionOwnerError ToolError ToolErrorKind"
+        "SessionLeaseLost SessionOwnerError SubmissionInDoubt ToolError ToolErrorKind"
     ),
     "events": (
         "ApprovalEvent DeltaEvent EmbeddingRequestEvent EmbeddingResponseEvent InputEvent MemoryReadEvent "

@@ -8,6 +8,7 @@ PluggentError
   - NameTaken            two plugins offer one name
   - HookError            .hook                   a hook failed while an operation ran
 + ProviderError          .kind .retryable .retry_after .status .meta
+  - SubmissionInDoubt    a run or a batch may have begun, and its name is not known
 + ToolError              .tool .kind             raised by a tool for the model to read
 + MemoryStoreError       .kind .retryable
 + PlanParseError         .line .problems
@@ -30,7 +31,8 @@ if TYPE_CHECKING:  # attrs takes long to import, and errors need none of it
 __all__ = [
     "ConfigError", "Denied", "HookError", "LimitReached", "MemoryStoreError", "MemoryStoreErrorKind", "NameTaken",
     "PlanParseError", "PluggentError", "PluginError", "PluginIncompatible", "PluginLoadError", "ProviderError",
-    "ProviderErrorKind", "SessionError", "SessionLeaseLost", "SessionOwnerError", "ToolError", "ToolErrorKind",
+    "ProviderErrorKind", "SessionError", "SessionLeaseLost", "SessionOwnerError", "SubmissionInDoubt", "ToolError",
+    "ToolErrorKind",
 ]  # fmt: skip
 
 
@@ -162,6 +164,20 @@ class ProviderError(PluggentError):
         self.retryable = kind in _RETRYABLE if retryable is None else retryable
         self.meta = meta
         super().__init__(f"{provider}: {message}" if provider else message)
+
+
+class SubmissionInDoubt(ProviderError):  # noqa: N818 (the tree's name; it states what is not known)
+    """A vendor may have begun what was submitted, and may bill it; its name did not arrive. Never ``retryable``.
+
+    >>> SubmissionInDoubt(ProviderErrorKind.TIMEOUT, "no answer within 120 s").retryable
+    False
+    """
+
+    def __init__(
+        self, kind: ProviderErrorKind, message: str, *, provider: str = "", status: int | None = None,
+        meta: ReplyMeta | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(kind, message, provider=provider, status=status, retryable=False, meta=meta)
 
 
 class ToolErrorKind(StrEnum):

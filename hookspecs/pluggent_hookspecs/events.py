@@ -180,6 +180,10 @@ class ReserveEvent(Value):
     results and definitions of tools at 4 bytes a token, 1,600 for a picture (85 at detail
     ``low``), a token for 1,600 bytes of sound and for 20 of a document that is no text, 3,000
     for a document that lies elsewhere.
+
+    ``run`` names a run that outlives processes, such as a background reply or a request of a batch, and is empty for
+    all others. It may be reserved again, in another process too: what was reserved or booked for it before is
+    void then, so that it is charged once.
     """
 
     scope: Scope
@@ -190,6 +194,7 @@ class ReserveEvent(Value):
     model: str = ""
     input_tokens: int = 0
     max_output_tokens: int | None = None
+    run: str = ""
 
 
 @attrs.frozen(repr=False)

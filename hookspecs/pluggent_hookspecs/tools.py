@@ -19,6 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:  # models builds on ToolSpec, and a tool may ask a model: a type, not a need
+    from pluggent_hookspecs.embeddings import EmbeddingResponse, EmbeddingRole
     from pluggent_hookspecs.memory import MemoryAccess
     from pluggent_hookspecs.models import ModelParameters, ModelResponse
     from pluggent_hookspecs.questions import Elicited
@@ -286,6 +287,34 @@ class ToolContext(Protocol):
         policies allow; for prompts of untrusted authors, such as a server. Without a person it is denied.
         Raises Denied if a policy or the person refuses, ProviderError if the model fails, ValueError
         for an invalid conversation.
+        """
+        ...
+
+    async def count(
+        self, prompt: str | Sequence[Message], *, system: str = "", parameters: ModelParameters | None = None
+    ) -> int:
+        """Return how many tokens ``call_model`` would send with the same arguments, as the vendor counts them.
+
+        The vendor reads the prompt, so the policies on model requests decide about it. It costs nothing. Raises
+        Denied, ProviderError, and PluggentError if the provider of the session's model does not count; ValueError
+        for an invalid conversation.
+        """
+        ...
+
+    async def embed(
+        self,
+        model: str,
+        texts: Iterable[str],
+        *,
+        role: EmbeddingRole = "document",
+        dimensions: int | None = None,
+        truncate: bool = False,
+    ) -> EmbeddingResponse:
+        """Return the vectors of *texts* by *model*, which is ``embedder/model``; see EmbeddingRequest for the rest.
+
+        The policies on embeddings decide about it, ledgers pay for it, and what it used counts in the turn. Raises
+        EmbeddingIncomplete, with the vectors that came, if a later call to the vendor fails; Denied, ProviderError;
+        ConfigError for an unknown embedder; ValueError for texts or options that no embedder takes.
         """
         ...
 

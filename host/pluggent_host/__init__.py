@@ -13,8 +13,10 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_plugin_loader.settings import Selection as Selection
 
     from pluggent_host.approvals.pending import Pending as Pending
+    from pluggent_host.batches import HostBatches as HostBatches
     from pluggent_host.hooks.event_bus import EventStream as EventStream
     from pluggent_host.host import Host as Host
+    from pluggent_host.operations.batch import Batch as Batch, NoBatches as NoBatches
     from pluggent_host.operations.memory import Memory as Memory
     from pluggent_host.operations.token_count import NoTokenCount as NoTokenCount
     from pluggent_host.session import OfferedTool as OfferedTool, Session as Session
@@ -37,8 +39,10 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "approvals.pending": "Pending",
+    "batches": "HostBatches",
     "hooks.event_bus": "EventStream",
     "host": "Host",
+    "operations.batch": "Batch NoBatches",
     "operations.memory": "Memory",
     "operations.token_count": "NoTokenCount",
     "session": "OfferedTool Session",

@@ -98,6 +98,7 @@ async def assemble(settings: HostSettings, found: Catalog, in_code: Iterable[obj
             ),
             events.streams,
             capabilities.model,
+            capabilities.embedder,
         )
         parts = Parts(plugins, services, events, toolbox, capabilities)
         plugins.emit = events.emit

@@ -33,13 +33,14 @@ from pluggent_plugin_loader.loader import registered_name
 
 from pluggent_host.approvals.standing import Approvals
 from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_around, people, take_apart
+from pluggent_host.batches import HostBatches
 from pluggent_host.common import process_marker
 from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.hooks.caller import Caller, Late
 from pluggent_host.hooks.event_bus import EventStream, UnrecordedJournal
 from pluggent_host.hooks.order import Chains
-from pluggent_host.operations.embedding import check_request, embedded
-from pluggent_host.operations.token_count import counted
+from pluggent_host.operations.embedding import EmbeddingOperation, check_request, embedded
+from pluggent_host.operations.token_count import CountOperation, counted
 from pluggent_host.plugins.lookup import session_files
 from pluggent_host.session import OfferedTool, Session, offered
 from pluggent_host.settings import GivenLimits, Grants, HostSettings, check_limits, limited
@@ -379,7 +380,8 @@ class Host:
         scope = Scope(origin="api", principal=principal or services.settings.principal)
         journal = UnrecordedJournal(services.emit)
         id, attempt_s = f"embed.{next(self._numbers)}", services.settings.timeouts.model_s
-        return await embedded(services.operations, journal, scope, id, (capability, embedder), request, attempt_s)
+        operation = EmbeddingOperation(journal, scope, id, (capability, embedder), request, attempt_s)
+        return await embedded(services.operations, operation, services.operations.settle)
 
     async def count(
         self,
@@ -405,9 +407,8 @@ class Host:
         services = self._parts.services
         scope = Scope(origin="api", principal=principal or services.settings.principal)
         journal, id = UnrecordedJournal(services.emit), f"count.{next(self._numbers)}"
-        return await counted(
-            services.operations, journal, scope, id, found, request, services.settings.timeouts.model_s
-        )
+        operation = CountOperation(journal, scope, id, found, request, services.settings.timeouts.model_s)
+        return await counted(services.operations, operation, services.operations.settle)
 
     async def models(self, provider: str = "", *, timeout_s: float | None = None) -> Mapping[str, Models]:
         """Return {provider: its models, or the error that hides them} for *provider*, or for all.
@@ -456,6 +457,11 @@ class Host:
     def sessions(self) -> StoredSessions:
         """The sessions in the store of this host, to be listed, read and deleted without being opened."""
         return StoredSessions(self._store)
+
+    @property
+    def batches(self) -> HostBatches:
+        """Many requests that a vendor answers together, later: submitted, found again, read, cancelled."""
+        return HostBatches(self._parts.services, self._parts.capabilities, self._alive)
 
     @property
     def chains(self) -> Chains:

@@ -23,6 +23,7 @@ from pluggent_host.hooks.event_bus import EventCallback, EventStream
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import Entry, ModelChosen, PutBack, Undone
 from pluggent_host.transcript.rebuild import Exchange, last_exchange, rebuild, unsaid
+from pluggent_host.turns.background import cancel_waiting
 from pluggent_host.turns.loop import Turn, call_directly, turn_parts
 from pluggent_host.turns.options import Content, How, TurnOptions, check, going_on, user_message
 from pluggent_host.turns.record import Agent, Conversation, Services
@@ -290,6 +291,7 @@ class Session:
         """
         async with self._alone():
             waiting = self._conversation.waiting
+            await cancel_waiting(self._services, waiting)
             self._conversation.withdraw("withdrawn")
             transcript = self._conversation.transcript
             entries = await self._services.threads.run(transcript.entries)
@@ -343,6 +345,7 @@ class Session:
         agent = how.agent(self._agent)
         async with self._alone():
             scope = self._next_scope(how)
+            await cancel_waiting(self._services, self._conversation.waiting)
             self._conversation.withdraw("withdrawn")
             turn = Turn(turn_parts(self._services, self._conversation, agent, scope, feed))
             try:

@@ -13,20 +13,23 @@ import contextlib
 import os
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from pluggent_hookspecs import MemoryAccess, Message, Usage
+from pluggent_hookspecs.background import BatchResult
 from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.observations import Observation
 
 from pluggent_host.approvals.pending import Pending
 from pluggent_host.assembly import Answerer, Approver, people
+from pluggent_host.batches import HostBatches
 from pluggent_host.host import Host
+from pluggent_host.operations.batch import Batch
 from pluggent_host.session import OfferedTool, Session
 from pluggent_host.tools.selection import ToolChoice
 from pluggent_host.transcript.entries import Entry
@@ -105,6 +108,11 @@ class SyncHost(_Facade[Host]):
     def tools_changed(self, *choices: ToolChoice) -> bool:
         """Say whether ``tools()`` has something new to say; see Host.tools_changed."""
         return self._loop.read(lambda: self._inner.tools_changed(*choices))
+
+    @property
+    def batches(self) -> SyncBatches:
+        """Many requests that a vendor answers together, later; see HostBatches."""
+        return SyncBatches(self._loop, self._loop.read(lambda: self._inner.batches))
 
     def memory(self, store: str = "", *, principal: str = "") -> SyncMemory:
         """Return a memory store; see Host.memory."""
@@ -200,6 +208,24 @@ class SyncSession(_Facade[Session]):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+class SyncBatches(_Facade[HostBatches]):
+    """The batches of a host for code without an event loop; see HostBatches for what the methods do."""
+
+    submit = _waiting(HostBatches.submit)
+    find = _waiting(HostBatches.find)
+    state = _waiting(HostBatches.state)
+    cancel = _waiting(HostBatches.cancel)
+
+    def results(self, batch: Batch, known: Iterable[str] = ()) -> Iterator[BatchResult]:
+        """Yield what became of each request but *known* ones; see HostBatches.results."""
+        results = self._loop.read(lambda: self._inner.results(batch, known))
+        try:
+            while (result := self._loop.call(lambda: anext(results, None))) is not None:
+                yield result
+        finally:
+            self._loop.call(results.aclose)
 
 
 class SyncMemory(_Facade[MemoryAccess]):

@@ -27,6 +27,7 @@ from pluggent_hookspecs import (
 from pluggent_provider_http.content_blocks.ids import arguments_object, fitted
 from pluggent_provider_http.content_blocks.order import arranged
 from pluggent_provider_http.content_blocks.turns import BlockWire, Piece, turn_of
+from pluggent_provider_http.left_out import thoughts_in
 from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_anthropic.media import Object, media_block
@@ -149,9 +150,11 @@ def _assistant_piece(
     opened = frozenset(block["id"] for block in blocks if _is_use(block))
     closed = frozenset(block["tool_use_id"] for block in blocks if _is_result(block))
     calls = tuple(block["id"] for block in blocks if block["type"] == "tool_use")
+    thoughts = sum(block["type"] == "thinking" for block in blocks)
     return Piece(
         "assistant", turn_of("assistant", _joined(blocks), fields), calls, "", opened - closed, closed - opened,
         _marks(blocks), any(block["type"] in _THINKING for block in blocks), fields,
+        thoughts < thoughts_in(message),
     )  # fmt: skip
 
 

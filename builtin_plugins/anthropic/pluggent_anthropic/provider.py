@@ -83,7 +83,7 @@ class Messages(HttpProvider[Server]):
             path = self._path(request.model, "streamRawPredict" if self.server.stream else "rawPredict")
         body = encode_request(request, self.server, Faults(self.name, self.target), stream=self.server.stream)
         headers, faults = self._headers(request.model, path, body.betas, request.parameters)
-        return Asked(path, body.data, headers, faults, Events(request, faults))
+        return Asked(path, body.data, headers, faults, Events(request, faults, body.notes))
 
     def _path(self, model: str, verb: str) -> str:
         """Return the path at Vertex AI that does *verb* with *model*. Raises UnsendableError."""

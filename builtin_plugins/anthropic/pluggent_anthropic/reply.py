@@ -249,9 +249,10 @@ def _finished(block: _Block) -> dict[str, Any]:
 class Ending:
     """The end of a reply: names, finish reason, tokens; read from any number of pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes: tuple[str, ...] = ()) -> None:
         self.model = self.id = ""
         self.reason: object = None
+        self._notes = notes
         self._usage: dict[str, Any] = {}
         self._extra: dict[str, Any] = {}
 
@@ -305,7 +306,7 @@ class Ending:
         reason = self._meant(calls=blocks.calls)
         if reason is FinishReason.OTHER and self.reason is not None:
             extra["stop_reason"] = str(self.reason)
-        meta = ReplyMeta(service_tier=as_text(self._usage.get("service_tier")))
+        meta = ReplyMeta(service_tier=as_text(self._usage.get("service_tier")), notes=self._notes)
         return Finished(reason, usage, self.model, self.id, extra, blocks.message_extra(self.model), meta)
 
     def _meant(self, *, calls: bool) -> FinishReason:

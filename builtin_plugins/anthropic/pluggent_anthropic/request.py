@@ -23,6 +23,7 @@ from pluggent_hookspecs import (
 from pluggent_provider_http.closed_schema import closed_schema
 from pluggent_provider_http.content_blocks.turns import Conversation, conversation
 from pluggent_provider_http.hosted_tools import asked
+from pluggent_provider_http.left_out import thinking_note
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 
@@ -53,10 +54,11 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 @attrs.frozen
 class Body:
-    """What is sent: the body, and the betas that it needs."""
+    """What is sent: the body, the betas that it needs, and ``notes`` on what was left out, for ReplyMeta."""
 
     data: bytes
     betas: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def encode_request(request: ModelRequest, server: Server, faults: Faults, *, stream: bool) -> Body:
@@ -111,7 +113,8 @@ class _Writer:
         given = b',"tools":[%b]' % b",".join((*tools, *vendor)) if tools or vendor else b""
         turns = b",".join(said.turns)
         more = b",%b" % encode(rest)[1:-1] if rest else b""
-        return Body(b'%b%b%b,"messages":[%b]%b}' % (head, system, given, turns, more), betas)
+        data = b'%b%b%b,"messages":[%b]%b}' % (head, system, given, turns, more)
+        return Body(data, betas, thinking_note(said.dropped))
 
     def _named(self, *, count: bool) -> bytes:
         """Return the start of the body, which names the model unless the path does."""

@@ -47,6 +47,9 @@ def _check_tools(_: object, attribute: attrs.Attribute[Any], tools: tuple[Mappin
     for tool in tools:
         if not all(isinstance(tool.get(key), str) and tool[key] for key in ("type", "name")):
             raise ValueError(f"{attribute.name}: each has a type and a name, such as web_search_20250305, web_search")
+        if tool["type"].startswith("mcp"):
+            problem = "the vendor would call the tools of a server unseen; connect to it with pluggent-mcp"
+            raise ValueError(f"{attribute.name}: {problem}")
 
 
 @attrs.frozen(kw_only=True)

@@ -28,13 +28,16 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 
 
 class Events:
-    """The events of one reply (ReplyEvents): what they add up to, and whether they came to their end."""
+    """The events of one reply (ReplyEvents): what they add up to, and whether they came to their end.
 
-    def __init__(self, request: ModelRequest, faults: Faults) -> None:
+    *notes* say what of the conversation was left out of the request.
+    """
+
+    def __init__(self, request: ModelRequest, faults: Faults, notes: tuple[str, ...] = ()) -> None:
         self.done = False
         self._faults = faults
         self._blocks = Blocks(request)
-        self._ending = Ending()
+        self._ending = Ending(notes)
         self._begun = False
 
     def take(self, payload: bytes, batch: Batch) -> None:

@@ -25,6 +25,7 @@ from pluggent_hookspecs import (
 from pluggent_provider_http.content_blocks.ids import arguments_object, fitted
 from pluggent_provider_http.content_blocks.order import arranged
 from pluggent_provider_http.content_blocks.turns import BlockWire, Piece, turn_of
+from pluggent_provider_http.left_out import thoughts_in
 from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_bedrock.media import Object, media_block
@@ -201,10 +202,11 @@ def _assistant_piece(
     opened = frozenset(block["toolUse"]["toolUseId"] for block in blocks if _is_use(block))
     closed = frozenset(block["toolResult"]["toolUseId"] for block in blocks if _is_result(block))
     calls = tuple(block["toolUse"]["toolUseId"] for block in blocks if "toolUse" in block and not _is_use(block))
+    thoughts = sum("reasoningText" in block.get("reasoningContent", ()) for block in blocks)
     return ConversePiece(
         "assistant", turn_of("assistant", _joined(blocks), fields), calls, "", opened - closed, closed - opened,
         _marks(blocks), any("reasoningContent" in block for block in blocks), fields,
-        unmarked=bool(wished) and not points,
+        thoughts < thoughts_in(message), unmarked=bool(wished) and not points,
     )  # fmt: skip
 
 

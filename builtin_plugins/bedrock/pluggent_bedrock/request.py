@@ -17,6 +17,7 @@ from pluggent_provider_http.closed_schema import closed_schema
 from pluggent_provider_http.content_blocks.ids import fitted
 from pluggent_provider_http.content_blocks.turns import Conversation, conversation
 from pluggent_provider_http.hosted_tools import asked
+from pluggent_provider_http.left_out import thinking_note
 from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_bedrock.blocks import WIRE, ConverseBlocks, encode, with_fields
@@ -73,7 +74,8 @@ class _Writer:
         said, tools = self._written()
         rest = self._rest()
         more = b",%b" % encode(rest)[1:-1] if rest else b""
-        return Body(b"{%b%b%b}" % (_messages(said), tools, more), _notes(self._blocks.unmarked))
+        notes = (*thinking_note(said.dropped), *_notes(self._blocks.unmarked))
+        return Body(b"{%b%b%b}" % (_messages(said), tools, more), notes)
 
     def count(self) -> bytes:
         said, tools = self._written()

@@ -45,8 +45,14 @@ _HOLD = """UPDATE account SET held_tokens = held_tokens + ?, held_nanos = held_n
 _USE = """UPDATE account SET tokens = tokens + ?, nanos = nanos + ?, tool_calls = tool_calls + ?,
     model_calls = model_calls + ?, wall_ms = wall_ms + ? WHERE id = ?"""
 _RESERVE = """INSERT INTO reservation
-    (owner, accounts, tokens, nanos, tool_calls, model_calls, began_ms, expires_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-_RESERVED = "SELECT state, accounts, tokens, nanos, tool_calls, model_calls, began_ms FROM reservation WHERE id = ?"
+    (owner, accounts, tokens, nanos, tool_calls, model_calls, began_ms, expires_ms, run)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_RESERVED = """SELECT state, run, accounts, tokens, nanos, tool_calls, model_calls, began_ms
+    FROM reservation WHERE id = ?"""
+_OF_RUN = "SELECT id FROM reservation WHERE run = ? AND run != ''"
+_SETTLE_RUN = (
+    """UPDATE reservation SET state = 1, tokens = ?, nanos = ?, tool_calls = ?, model_calls = ? WHERE id = ?"""
+)
 _ALL_OPEN = """SELECT reservation.id, reservation.expires_ms, owner.id, owner.pid, owner.started, owner.place
     FROM reservation JOIN owner ON owner.id = reservation.owner WHERE reservation.state = 0"""
 
@@ -141,8 +147,14 @@ class LedgerFile:
 
     # ---- inside a transaction ------------------------------------------------------------
 
-    def reserve(self, accounts: Sequence[Account], amount: Amount) -> int | Shortage | PeriodOver:
-        """Hold *amount* in each of *accounts* and return the reservation's number, or say what is too little."""
+    def reserve(self, accounts: Sequence[Account], amount: Amount, run: str = "") -> int | Shortage | PeriodOver:
+        """Hold *amount* in each of *accounts* and return the reservation's number, or say what is too little.
+
+        What any process has reserved for the same *run* before, settled or not, is taken over as it is.
+        """
+        if run and (known := self._connection.execute(_OF_RUN, (run,)).fetchone()):
+            self._connection.execute("UPDATE reservation SET owner = ? WHERE id = ?", (self._owner.id, known[0]))
+            return int(known[0])
         now = self._now()
         if any(account.ends is not None and account.ends <= now for account in accounts):
             return PeriodOver()
@@ -158,7 +170,7 @@ class LedgerFile:
             self._connection.execute(_HOLD, (*held, 1, began_ms, id))
         expires_ms = began_ms + int(self._rules.expires_s * 1000)
         made = self._connection.execute(
-            _RESERVE, (self._owner.id, json.dumps(ids), *held, began_ms, expires_ms)
+            _RESERVE, (self._owner.id, json.dumps(ids), *held, began_ms, expires_ms, run)
         ).lastrowid
         assert made is not None
         return made
@@ -166,13 +178,16 @@ class LedgerFile:
     def settle(self, reservation: int, spent: Amount) -> None:
         """Put what was *spent* in the place of what was held or, if that was lost meanwhile, booked.
 
-        Nothing happens if it was settled before.
+        Nothing happens if it was settled before; what a run has cost is remembered, and corrected.
         """
         row = self._connection.execute(_RESERVED, (reservation,)).fetchone()
         if row is None:
             return
-        state, accounts, *held, began_ms = row
-        self._connection.execute("DELETE FROM reservation WHERE id = ?", (reservation,))
+        state, run, accounts, *held, began_ms = row
+        if run:
+            self._connection.execute(_SETTLE_RUN, (*spent[:WALL], reservation))
+        else:
+            self._connection.execute("DELETE FROM reservation WHERE id = ?", (reservation,))
         correction = held if state == BOOKED else [0] * WALL
         used = [mine - booked for mine, booked in zip(spent, [*correction, 0], strict=True)]
         for id in json.loads(accounts):
@@ -185,7 +200,7 @@ class LedgerFile:
         row = self._connection.execute(_RESERVED, (reservation,)).fetchone()
         if row is None or row[0] != OPEN:
             return
-        _state, accounts, *held, began_ms = row
+        _state, _run, accounts, *held, began_ms = row
         for id in json.loads(accounts):
             self._connection.execute(_HOLD, (*(-one for one in held), -1, -began_ms, id))
             if self._rules.book_lost:
@@ -269,9 +284,11 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 APPLICATION = 0x70624744
 """What stands in the head of our files (PRAGMA application_id)."""
-VERSION = 2
+VERSION = 3
 _CLOCK = "CREATE TABLE clock (id INTEGER PRIMARY KEY CHECK (id = 1), latest_ms INTEGER NOT NULL)"
-_WITHOUT_CLOCK = 1
+_WITHOUT_CLOCK, _WITHOUT_RUNS = 1, 2
+_RUN_INDEX = "CREATE INDEX reservation_run ON reservation (run) WHERE run != ''"
+_RUNS = "ALTER TABLE reservation ADD COLUMN run TEXT NOT NULL DEFAULT ''"
 _SCHEMA = (
     """
 CREATE TABLE account (
@@ -286,10 +303,13 @@ CREATE TABLE owner (id TEXT PRIMARY KEY, pid INTEGER NOT NULL, started TEXT NOT 
 CREATE TABLE reservation (
     id INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL, accounts TEXT NOT NULL,
     tokens INTEGER NOT NULL, nanos INTEGER NOT NULL, tool_calls INTEGER NOT NULL, model_calls INTEGER NOT NULL,
-    began_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, state INTEGER NOT NULL DEFAULT 0
+    began_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, state INTEGER NOT NULL DEFAULT 0,
+    run TEXT NOT NULL DEFAULT ''
 );
 """
     + _CLOCK
+    + ";"
+    + _RUN_INDEX
 )
 
 
@@ -335,8 +355,11 @@ def _make(connection: sqlite3.Connection, path: Path) -> None:
     application, version = _marks(connection)
     if application == APPLICATION and version == VERSION:
         return
-    if application == APPLICATION and version == _WITHOUT_CLOCK:
-        connection.execute(_CLOCK)
+    if application == APPLICATION and version in (_WITHOUT_CLOCK, _WITHOUT_RUNS):
+        if version == _WITHOUT_CLOCK:
+            connection.execute(_CLOCK)
+        connection.execute(_RUNS)
+        connection.execute(_RUN_INDEX)
         connection.execute(f"PRAGMA user_version = {VERSION}")
         return
     if application == APPLICATION:

@@ -101,12 +101,12 @@ class LedgerThread:
         if thread.is_alive():
             log.warning("the ledger file was not closed within %g s", LEAVE_S)
 
-    async def reserve(self, accounts: Sequence[Account], amount: Amount) -> int | Shortage | PeriodOver:
-        """Hold *amount*, and return the number of the reservation or what there is too little of.
+    async def reserve(self, accounts: Sequence[Account], amount: Amount, run: str = "") -> int | Shortage | PeriodOver:
+        """Hold *amount*, and return the number of the reservation or what there is too little of; see LedgerFile.
 
         A cancelled caller holds nothing. Raises LedgerError.
         """
-        future = self._put(_Job(lambda file: file.reserve(accounts, amount), self._waiter(), _released))
+        future = self._put(_Job(lambda file: file.reserve(accounts, amount, run), self._waiter(), _released))
         try:
             answer: int | Shortage | PeriodOver = await future
         except asyncio.CancelledError:

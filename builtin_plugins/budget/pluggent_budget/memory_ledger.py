@@ -39,7 +39,7 @@ class Reservation:
         self.sums = sums
         self.amount = amount
         self.began_ms = began_ms
-        self.booked: Amount | None = None  # once it counts as lost
+        self.booked: Amount | None = None  # once it is settled, or counts as lost
 
 
 class MemoryLedger:
@@ -79,7 +79,7 @@ class MemoryLedger:
         return Reservation(found, amount, now_ms)
 
     def settle(self, reservation: Reservation, spent: Amount) -> None:
-        """Replace what was held or booked by what was *spent*. Once for each reservation."""
+        """Replace what was held, or booked before, by what was *spent*."""
         with self._lock:
             if reservation.booked is None:
                 self._use(reservation, spent)
@@ -87,6 +87,7 @@ class MemoryLedger:
                 for sums in reservation.sums:
                     for unit in range(len(spent)):
                         sums.used[unit] += spent[unit] - reservation.booked[unit]
+            reservation.booked = spent
 
     def lose(self, reservation: Reservation, *, book: bool) -> None:
         """Book or release a reservation without a settlement. A late settlement corrects that."""
@@ -133,6 +134,8 @@ def _with_wall(held: Sequence[int], running_ms: int) -> Amount:
 # ---- reservations of one host -----------------------------------------------------------
 
 
+MOST_RUNS = 100_000
+"""How many runs that outlive processes are remembered, so that each is charged once."""
 MOST_LATE = 1000
 """How many lost reservations are remembered, for late settlements."""
 
@@ -155,6 +158,17 @@ class PendingReservations:
         self._numbers = itertools.count(1)
         self._held: dict[int, HeldReservation] = {}
         self._late: dict[int, HeldReservation] = {}
+        self._runs: dict[str, HeldReservation] = {}
+
+    def of_run(self, run: str) -> HeldReservation | None:
+        """Return what was reserved for *run* before, settled or not; None if nothing was."""
+        return self._runs.get(run) if run else None
+
+    def remember(self, run: str, held: HeldReservation) -> None:
+        """Keep *held* as the one reservation of *run*."""
+        self._runs[run] = held
+        if len(self._runs) > MOST_RUNS:
+            del self._runs[next(iter(self._runs))]
 
     def add(self, held: HeldReservation) -> int:
         """Keep *held* and return its number, which is never given again."""

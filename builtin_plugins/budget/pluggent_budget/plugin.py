@@ -79,6 +79,9 @@ class Budget:
         Returns the number of the reservation. A call with a price and without an account has one too: what it
         did cost is known then.
         """
+        known = self._pending.of_run(event.run)
+        if known is not None:  # it was let pass before, and is charged once
+            return self._pending.add(attrs.evolve(known, began=self._clock.monotonic()))
         accounts = self._accounts(Facts.of(event)) if self._rules else []
         try:
             price = self._prices.of(event.model) if event.model else None
@@ -95,22 +98,22 @@ class Budget:
                     return no_price(event, account)
         estimate = expected(event, price, self._settings)
         if self._ledger_thread is not None and any(account.rule.in_file for account in accounts):
-            return self._reserve_in_file(self._ledger_thread, Facts.of(event), accounts, estimate)
+            return self._reserve_in_file(self._ledger_thread, Facts.of(event), accounts, estimate, event.run)
         held = self._reserve_in_memory(accounts, estimate)
-        return too_little(held, self._calendar) if isinstance(held, Shortage) else self._held(estimate, held)
+        return too_little(held, self._calendar) if isinstance(held, Shortage) else self._held(estimate, held, event.run)
 
     async def _reserve_in_file(
-        self, ledger_thread: LedgerThread, facts: Facts, accounts: Sequence[Account], estimate: Estimate
+        self, ledger_thread: LedgerThread, facts: Facts, accounts: Sequence[Account], estimate: Estimate, run: str
     ) -> Deny | int:
         for _ in range(MOST_PERIODS):
-            answer = await self._tried_in_file(ledger_thread, accounts, estimate)
+            answer = await self._tried_in_file(ledger_thread, accounts, estimate, run)
             if not isinstance(answer, PeriodOver):
                 return answer
             accounts = self._accounts(facts)  # the ledger knows a later moment: now it is known here, too
         return no_ledger("days end faster than they can be counted")
 
     async def _tried_in_file(
-        self, ledger_thread: LedgerThread, accounts: Sequence[Account], estimate: Estimate
+        self, ledger_thread: LedgerThread, accounts: Sequence[Account], estimate: Estimate, run: str
     ) -> Deny | int | PeriodOver:
         in_file = [account for account in accounts if account.rule.in_file]
         held = self._reserve_in_memory([one for one in accounts if not one.rule.in_file], estimate)
@@ -118,7 +121,7 @@ class Budget:
             return too_little(held, self._calendar)
         answer: int | Shortage | PeriodOver | LedgerError | None = None
         try:
-            answer = await ledger_thread.reserve(in_file, estimate.amount)
+            answer = await ledger_thread.reserve(in_file, estimate.amount, run)
         except LedgerError as error:
             answer = error
         finally:
@@ -134,7 +137,7 @@ class Budget:
                 log.warning("%s", answer)
                 return no_ledger(answer)
             case _:
-                return self._held(estimate, held, answer)
+                return self._held(estimate, held, run, answer)
 
     def _reserve_in_memory(self, accounts: Sequence[Account], estimate: Estimate) -> Reservation | Shortage:
         held = self._memory.reserve(accounts, estimate.amount)
@@ -142,8 +145,11 @@ class Budget:
             held = self._memory.reserve(accounts, estimate.amount)
         return held
 
-    def _held(self, estimate: Estimate, in_memory: Reservation, in_file: int | None = None) -> int:
-        return self._pending.add(HeldReservation(estimate, in_memory, in_file, self._clock.monotonic()))
+    def _held(self, estimate: Estimate, in_memory: Reservation, run: str, in_file: int | None = None) -> int:
+        held = HeldReservation(estimate, in_memory, in_file, self._clock.monotonic())
+        if run:
+            self._pending.remember(run, held)
+        return self._pending.add(held)
 
     @hookimpl
     def settle(self, event: SettleEvent) -> Usage | Awaitable[Usage | None] | None:

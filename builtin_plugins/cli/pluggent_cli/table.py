@@ -25,6 +25,7 @@ COMMANDS = (
     BuiltIn("last", "pluggent_cli.sessions.last", "print the last reply once more, or its last code block"),
     BuiltIn("approvals", "pluggent_cli.commands.approvals", "what waits for a person: list, show, approve, deny"),
     BuiltIn("resume", "pluggent_cli.commands.resume", "continue a turn that waited for an approval"),
+    BuiltIn("batch", "pluggent_cli.batches.command", "many requests in a file, answered together, later and cheaper"),
     BuiltIn(
         "explain", "pluggent_cli.commands.explain", "why each operation of a turn was done or not, and who decided"
     ),

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pluggent_hookspecs import Image, Text as TextPart, ToolContext, ToolError, ToolOutput
+from pluggent_workspace_files.reach import PIECE, Place, content, open_file
 
-from pluggent_files.reach import PIECE, Place, content, open_file
 from pluggent_files.seen import Seen
 from pluggent_files.settings import FilesSettings
 from pluggent_files.text import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pluggent_hookspecs import CallPreview, ToolContext, ToolOutput
+from pluggent_workspace_files.reach import Place, Reach
 
-from pluggent_files.reach import Place, Reach
 from pluggent_files.reading import Range, read
 from pluggent_files.search.listing import find, list_folder
 from pluggent_files.search.search import Query, Search
@@ -17,7 +17,7 @@ __all__ = ["Query", "found", "lines", "listed", "matching", "preview"]
 
 
 def _readable(path: Path, context: ToolContext, settings: FilesSettings) -> tuple[Reach, Place]:
-    reach = Reach(context, settings)
+    reach = Reach(context, settings.folders)
     place = reach.place(path)
     reach.check_read(place)
     return reach, place
@@ -25,7 +25,7 @@ def _readable(path: Path, context: ToolContext, settings: FilesSettings) -> tupl
 
 def preview(what: str, path: Path, context: ToolContext, settings: FilesSettings) -> CallPreview:
     """Say to a person which place is read."""
-    reach = Reach(context, settings)
+    reach = Reach(context, settings.folders)
     place = reach.place(path)
     reach.check_private(place)
     where = "" if place.inside else ", outside the workspace"

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 from pluggent_hookspecs import Value
+from pluggent_workspace_files.folders import Folders
 
 Trash: TypeAlias = Literal["auto", "always", "never"]
 Ripgrep: TypeAlias = Literal["auto", "never"]
@@ -80,3 +81,8 @@ class FilesSettings(Value):
     """Whether search_files uses the program rg where it is installed."""
     trash: Trash = attrs.field(default="auto", validator=attrs.validators.in_(("auto", "always", "never")))
     """Whether delete_file moves to the system's trash; auto: where there is one already, or a desktop."""
+
+    @property
+    def folders(self) -> Folders:
+        """The folders outside the workspace, for Reach."""
+        return Folders(self.read_folders, self.write_folders, "plugins.pluggent-files")

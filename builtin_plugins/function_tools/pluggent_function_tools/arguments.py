@@ -76,7 +76,7 @@ def canonical(value: object) -> bytes:
     try:
         data = sorted_json(value)
         # msgspec writes NaN and infinity as null; a long text is not searched for that word.
-        if not _is_flat(value) and b"null" in data:
+        if not is_flat(value) and b"null" in data:
             _refuse_not_finite(msgspec.to_builtins(value, str_keys=True, enc_hook=plain))
     except ArgumentProblems:
         raise
@@ -235,7 +235,7 @@ def plain(value: object) -> object:
 _sorted = msgspec.json.Encoder(order="sorted", enc_hook=plain).encode
 
 
-def _is_flat(value: object) -> bool:
+def is_flat(value: object) -> bool:
     """Say whether *value* is an object of texts, integers and booleans alone, so that no number in it is NaN."""
     return type(value) in _OBJECTS and _FINITE.issuperset(map(type, cast("Mapping[str, object]", value).values()))
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 from pluggent_hookspecs import TOOL_MARK, Json, ToolContext, ToolMark, ToolSpec, tool
 
-from pluggent_function_tools.arguments import ArgumentProblems, Checker, canonical, sorted_json
+from pluggent_function_tools.arguments import ArgumentProblems, Checker, canonical, is_flat, plain, sorted_json
 from pluggent_function_tools.schema import Signature, read_signature
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -83,7 +83,7 @@ class FunctionTool:
         self.previewing = _bound_with(function, mark.preview)
         self.parting = _bound_with(function, mark.parts)
         self._signature = signature
-        self._decode, self._hand = signature.decode, signature.hand
+        self._decode, self._convert, self._hand = signature.decode, signature.convert, signature.hand
         self._checked: tuple[bytes, msgspec.Struct] | None = None
 
     @functools.cached_property
@@ -98,6 +98,8 @@ class FunctionTool:
 
         ``2.0`` becomes 2 where an integer is declared. Raises ArgumentProblems with every problem.
         """
+        if is_flat(value) and (data := self._normal(value)) is not None:
+            return data
         given = canonical(value)
         if self._signature.bounded and (problems := self._checker.problems(value)):
             raise ArgumentProblems(problems)
@@ -113,17 +115,35 @@ class FunctionTool:
         except Exception as error:  # noqa: BLE001 (the author's own classes check too, and raise what they like)
             raise ArgumentProblems(self._checker.problems(value) or [_told(error)]) from None
         if self._hand is not None:
-            self._checked = data, self._handed(self._hand, data)
+            self._checked = data, self._handed(self._hand, made)
         else:  # without a default, which is one object for all calls
             self._checked = (data, made) if data == given else None
         if data != given and (lost := list(_lost(value, msgspec.json.decode(data), "$"))):
             raise ArgumentProblems(lost)
         return data
 
-    @staticmethod
-    def _handed(hand: Callable[[bytes], msgspec.Struct], data: bytes) -> msgspec.Struct:
+    def _normal(self, value: Mapping[str, Json]) -> bytes | None:
+        """Return what ``normalise`` returns of a *value* without inner values; None if it is not that simple.
+
+        A long text in it is neither written nor read twice.
+        """
         try:
-            return hand(data)
+            if self._signature.bounded and self._checker.problems(value):
+                return None
+            made = self._convert(value)
+            data = sorted_json(made)
+            if self._hand is not None:
+                self._checked = data, self._handed(self._hand, made)
+            else:  # see normalise
+                self._checked = (data, made) if len(value) == len(made.__struct_fields__) else None
+        except Exception:  # noqa: BLE001 (normalise finds it again, and says it)
+            return None
+        return data
+
+    @staticmethod
+    def _handed(hand: Callable[[object], msgspec.Struct], made: msgspec.Struct) -> msgspec.Struct:
+        try:
+            return hand(msgspec.to_builtins(made, str_keys=True, enc_hook=plain))
         except msgspec.ValidationError as error:
             raise ArgumentProblems([_told(error)]) from None
 
@@ -168,7 +188,7 @@ class FunctionTool:
         if sorted_json(made) != arguments_json:
             raise ArgumentProblems(["$: structuring changed the arguments"])
         # A path is made of the bytes: nothing is made of a path.
-        return made if self._hand is None else self._handed(self._hand, arguments_json)
+        return made if self._hand is None else self._handed(self._hand, made)
 
     async def call(self, arguments: Mapping[str, Json], context: ToolContext) -> Any:
         """Run with *arguments*; see Tool. A blocking function blocks here: hosts use bind()."""

@@ -42,18 +42,20 @@ _FIXED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 class Signature(Value):
     """The parameters of a function, for the model and for calls.
 
-    ``schema`` is JSON Schema 2020-12 of all arguments, ``decode`` makes values of their JSON; ``bounded``: the
-    schema says more than ``decode`` checks. ``positional``: the positional-only ones, ``context``: the host's.
-    ``hand`` makes what the function gets, where that is something else: a path is text until then.
+    ``schema`` is JSON Schema 2020-12 of all arguments, ``decode`` makes values of their JSON, ``convert`` of plain
+    values; ``bounded``: the schema says more than they check. ``positional``: the positional-only ones, ``context``:
+    the host's. ``hand`` makes what the function gets of plain values, where that is something else: a path is text
+    until then.
     """
 
     description: str
     schema: Mapping[str, Any]
     decode: Callable[[bytes], msgspec.Struct]
+    convert: Callable[[object], msgspec.Struct]
     positional: tuple[str, ...]
     context: str | None
     bounded: bool
-    hand: Callable[[bytes], msgspec.Struct] | None = None
+    hand: Callable[[object], msgspec.Struct] | None = None
 
 
 def read_signature(name: str, function: Callable[..., Any]) -> Signature:
@@ -72,11 +74,14 @@ def _read(
     seen, context = _split(name, parameters, each_alone=each_alone)
     description, words = _described(inspect.getdoc(function) or "")
     schema, bounded = _schema(seen, words)
-    decode, hand = msgspec.json.Decoder(_struct(name, seen)).decode, None  # fails for a type that it cannot decode
+    struct, hand = _struct(name, seen), None
+    decode = msgspec.json.Decoder(struct).decode  # fails for a type that it cannot decode
+    convert = functools.partial(msgspec.convert, type=struct, str_keys=True)
     if any(each.handed is not each.type for each in seen):
         handed = _struct(name, tuple(attrs.evolve(each, type=each.handed) for each in seen))
-        hand = msgspec.json.Decoder(handed, dec_hook=path_of).decode
-    return Signature(description, schema, decode, _positional(function), context, bounded, hand)
+        msgspec.json.Decoder(handed, dec_hook=path_of)  # as above
+        hand = functools.partial(msgspec.convert, type=handed, str_keys=True, dec_hook=path_of)
+    return Signature(description, schema, decode, convert, _positional(function), context, bounded, hand)
 
 
 @attrs.frozen(repr=False)

@@ -1,1 +1,1 @@
-"""Google's Gemini models through generateContent, by key or at Vertex AI, as a pluggent provider; see ``plugin``."""
+"""Google's Gemini models through generateContent or Interactions, as a pluggent provider; see ``plugin``."""

@@ -15,7 +15,7 @@ from pluggent_provider_http.token_counts import as_tokens
 from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_gemini.access import Access
-from pluggent_gemini.parts import encode
+from pluggent_gemini.generate.parts import encode
 from pluggent_gemini.settings import Server
 
 if TYPE_CHECKING:  # both bring along what takes long to import

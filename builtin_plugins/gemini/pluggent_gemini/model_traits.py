@@ -113,6 +113,22 @@ def thinking(effort: str | None, model: Model, *, show: bool) -> Object:
     return asked
 
 
+def thinking_level(effort: str | None, model: Model) -> str | None:
+    """Return the ``thinking_level`` of an interaction, None if there is nothing to say. Raises as ``thinking``.
+
+    The Interactions API has no number of tokens, so models that are given one elsewhere get a level, too.
+
+    >>> thinking_level("max", model_of("gemini-3-flash")), thinking_level("low", model_of("gemini-2.5-pro"))
+    ('high', 'low')
+    """
+    if effort is None:
+        return None
+    asked = _asked(effort.lower(), attrs.evolve(model, can_stop=False) if model.can_stop else model)
+    if not asked:
+        return None
+    return str(asked.get("thinkingLevel") or _EFFORTS[effort.lower()][0]).lower()
+
+
 def _asked(effort: str, model: Model) -> Object:
     where = "parameters.reasoning_effort"
     if effort not in _EFFORTS and effort not in _OFF:

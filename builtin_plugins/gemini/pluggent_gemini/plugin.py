@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # both take long to import; see the module's first lines
 
     # a provider brings the encoder along
     from pluggent_gemini.embedder import GeminiEmbedder
-    from pluggent_gemini.provider import GenerateContent
+    from pluggent_gemini.provider import GeminiProvider
 
 
 class Gemini(ServersPlugin[Server]):
@@ -43,9 +43,14 @@ class Gemini(ServersPlugin[Server]):
         client: httpx2.AsyncClient | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        def provider(name: str, server: Server) -> GenerateContent:
-            # Imported here: only model calls need the encoder.
-            from pluggent_gemini.provider import GenerateContent
+        def provider(name: str, server: Server) -> GeminiProvider:
+            if server.api == "interactions":
+                # Imported here: only model calls need the encoders, and a server is asked through one API.
+                from pluggent_gemini.interactions.provider import Interactions
+
+                return Interactions(name, server, client=client, transport=transport)
+            # As above.
+            from pluggent_gemini.generate.provider import GenerateContent
 
             return GenerateContent(name, server, client=client, transport=transport)
 

@@ -1,4 +1,4 @@
-"""The settings of a server that speaks generateContent. Values only: nothing is opened or read here."""
+"""The settings of a server of Google's models. Values only: nothing is opened or read here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ PUBLISHER = "/publishers/google"
 LEAST_TTL_S = 60.0
 
 
-def _check_ttl(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
+def _check_ttl(server: Server, attribute: attrs.Attribute[Any], value: float) -> None:
+    if value != 0 and server.api != "generate":
+        raise ValueError(f'{attribute.name}: explicit caches are for api = "generate"; leave it out')
     if value != 0 and not value >= LEAST_TTL_S:
         raise ValueError(f"{attribute.name}: expected 0, or {LEAST_TTL_S:g} and more, got {value!r}")
 
@@ -40,6 +42,13 @@ def _check_tools(_: object, attribute: attrs.Attribute[Any], tools: tuple[Mappin
             raise ValueError(
                 f"{attribute.name}: each is a tool that runs at the vendor, such as {{google_search = {{}}}}"
             )
+        if _is_mcp(tool):
+            problem = "the vendor would call the tools of a server unseen; connect to it with pluggent-mcp"
+            raise ValueError(f"{attribute.name}: {problem}")
+
+
+def _is_mcp(tool: Mapping[str, Any]) -> bool:
+    return any("mcp" in str(kind).lower() for kind in (tool.get("type", ""), *tool))
 
 
 def _texts(given: Mapping[str, str]) -> Mapping[str, str]:
@@ -48,9 +57,10 @@ def _texts(given: Mapping[str, str]) -> Mapping[str, str]:
 
 @attrs.frozen(kw_only=True)
 class Server(Endpoint):
-    """One server that speaks generateContent, a provider of its own.
+    """One server that speaks an API of Gemini's, a provider of its own.
 
-    Requests go to ``/models/{model}:generateContent`` below ``base_url``. Empty, it is that of
+    ``api`` says which API is asked: ``generate`` sends to ``/models/{model}:generateContent`` below ``base_url``,
+    ``interactions`` to ``/interactions``. Empty, ``base_url`` is that of
     ``project`` and ``location`` at Vertex AI, without a project that of the Gemini API. ``auth`` says what
     ``api_key`` is: ``key`` an API key, ``bearer`` a token, ``google`` the credentials of a service account or
     a user as JSON; None with ``google`` means application default credentials. ``stream`` false asks for every
@@ -61,6 +71,10 @@ class Server(Endpoint):
 
     base_url: str = attrs.field(default="", validator=check_url)
     """Where requests go; empty: by project and location, else the Gemini API."""
+    api: Literal["generate", "interactions"] = attrs.field(
+        default="generate", validator=attrs.validators.in_(("generate", "interactions"))
+    )
+    """Which API is asked: generate (generateContent) or interactions."""
     auth: Literal["key", "bearer", "google"] = "key"
     """What api_key holds: key, bearer (a token) or google (credentials; without api_key the default ones)."""
     project: str = attrs.field(default="", validator=check_place)
@@ -88,7 +102,8 @@ class Server(Endpoint):
 
 def declared(server: Server) -> tuple[Declared, ...]:
     """Return the tools that run at the vendor, as ``server_tools`` has them, by the words of its API."""
-    return tuple(Declared("+".join(tool), "+".join(tool), tool) for tool in server.server_tools)
+    kinds = [str(tool.get("type", "+".join(tool))) for tool in server.server_tools]
+    return tuple(Declared(kind, kind, tool) for kind, tool in zip(kinds, server.server_tools, strict=True))
 
 
 def url_of(server: Server) -> str:

@@ -77,7 +77,7 @@ class Dialect:
     ``cache`` (prompt_cache_options). ``think_tags``: thinking may stand in the text, between <think> and </think>.
 
     What Responses is asked for: ``ask_encrypted``, encrypted thinking (``include``), without which none goes back;
-    OpenAI sends it unasked.
+    OpenAI sends it unasked. ``background``: whether it makes replies in the background.
 
     What it does with what was said: ``returns``, the fields of its replies' messages and calls
     that it takes back (``*``: all of them); ``call_id_chars``, the length that ids of calls must
@@ -111,6 +111,7 @@ class Dialect:
     stream_tools: bool = attrs.field(default=True, validator=_flag)
     think_tags: bool = attrs.field(default=False, validator=_flag)
     ask_encrypted: bool = attrs.field(default=False, validator=_flag)
+    background: bool = attrs.field(default=True, validator=_flag)
     returns: tuple[str, ...] = attrs.field(default=("audio",), converter=_to_names, validator=_are_texts)
     call_id_chars: int = attrs.field(default=0, validator=_count)
     cache: bool = attrs.field(default=True, validator=_flag)
@@ -140,6 +141,7 @@ _OTHERS: Mapping[str, Any] = {
     "developer": False,
     "refusals": False,
     "cache": False,
+    "background": False,
     "returns": (ALL,),
     "think_tags": True,
 }
@@ -158,6 +160,7 @@ SERVERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
             "developer": True,
             "refusals": True,
             "ask_encrypted": True,
+            "background": True,
             "cache": True,
             "returns": ("audio",),
         },

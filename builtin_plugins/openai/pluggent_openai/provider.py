@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import attrs
 from pluggent_hookspecs import (
+    BatchResult,
+    BatchState,
+    BatchTicket,
     ConfigError,
     Delta,
     HostedTool,
@@ -15,6 +18,7 @@ from pluggent_hookspecs import (
     ModelRequest,
     ModelResponse,
     ProviderErrorKind,
+    Ticket,
     deltas,
 )
 from pluggent_provider_http.hosted_tools import offered
@@ -32,8 +36,11 @@ from pluggent_openai.wire import Body, Wire
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
+    from pluggent_provider_http.client import Client
 
     # and so does what is not asked for mostly
+    from pluggent_openai.batches import OpenAIBatches
+    from pluggent_openai.responses.background import Background
     from pluggent_openai.responses.wire import ResponsesWire
 
 _BAD_REQUEST = 400
@@ -44,8 +51,8 @@ _COUNT = "/responses/input_tokens"
 class OpenAIProvider(HttpProvider[Server]):
     """Asks the models of one server; see the contract's Provider for what its methods promise.
 
-    It can list the models too (ListsModels), and count tokens where it is asked through Responses
-    (CountsTokens). ``dialect`` is how the server speaks.
+    It can list the models too (ListsModels), and count tokens and make replies in the background where it is asked
+    through Responses (CountsTokens, RunsLater), and send batches (Batches). ``dialect`` is how the server speaks.
     """
 
     def __init__(
@@ -61,6 +68,9 @@ class OpenAIProvider(HttpProvider[Server]):
         self.dialect = dialect_for(server.base_url, server.compat)
         self._apis = Apis(server.base_url, server.api, server.apis)
         self._wires: dict[Api, Wire] = {}
+        self._background: Background | None = None
+        self._batches: OpenAIBatches | None = None
+        self._patient: Client | None = None
         self._wire_of(self._apis.usual)  # it takes long to import, which is no part of a request's time
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
@@ -79,7 +89,7 @@ class OpenAIProvider(HttpProvider[Server]):
             else:
                 await self.check(answer)
                 reply = wire.read(await answer.read(), request, faults, body.notes)
-            return attrs.evolve(reply, meta=with_answer(reply.meta, answer.meta()))
+            return attrs.evolve(reply, meta=with_answer(reply.meta, answer.meta(), faults))
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""
@@ -100,6 +110,48 @@ class OpenAIProvider(HttpProvider[Server]):
             await self.check(answer)
             return read_count(await answer.read(), faults)
 
+    async def submit(self, request: ModelRequest) -> Ticket:
+        """Begin a reply in the background; see the contract's RunsLater."""
+        return await self._runs(request).submit(request)
+
+    def attach(self, ticket: Ticket, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+        """Yield the reply of *ticket*; see the contract's RunsLater."""
+        return self._runs(request).attach(ticket, request)
+
+    async def cancel(self, ticket: Ticket) -> None:
+        """End the run of *ticket*; see the contract's RunsLater."""
+        await self._runs().cancel(ticket)
+
+    async def submit_batch(self, requests: Mapping[str, ModelRequest], key: str) -> BatchTicket:
+        """Send a batch; see the contract's Batches."""
+        return await self._desk().submit(requests, key)
+
+    async def find_batch(self, key: str, requests: Mapping[str, ModelRequest], since_s: float) -> BatchTicket | None:
+        """Return the batch of *key*; see the contract's Batches."""
+        return await self._desk().find(key, since_s)
+
+    async def batch_state(self, ticket: BatchTicket) -> BatchState:
+        """Return how far a batch is; see the contract's Batches."""
+        return await self._desk().state(ticket)
+
+    def batch_results(
+        self, ticket: BatchTicket, requests: Mapping[str, ModelRequest]
+    ) -> AsyncGenerator[Sequence[BatchResult]]:
+        """Yield the results of a batch; see the contract's Batches."""
+        return self._desk().results(ticket, requests)
+
+    async def cancel_batch(self, ticket: BatchTicket) -> None:
+        """End a batch; see the contract's Batches."""
+        await self._desk().cancel(ticket)
+
+    async def close(self) -> None:
+        """Close the connections that were opened in this event loop."""
+        if self._background is not None:
+            await self._background.close()
+        if self._patient is not None:
+            await self._patient.close()
+        await super().close()
+
     async def list_models(self) -> Sequence[ModelInfo]:
         """Return the models that the server lists, in its order. Raises ProviderError.
 
@@ -111,6 +163,37 @@ class OpenAIProvider(HttpProvider[Server]):
         async with self.http().get(_MODELS, headers, faults) as answer:
             await self.check(answer)
             return read_models(await answer.read(), faults)
+
+    def _runs(self, request: ModelRequest | None = None) -> Background:
+        if request is not None and self._api(request) != "responses":
+            faults = Faults(self.name, self.target, request.model)
+            why = (
+                "replies are made in the background through Responses, and this model is asked through chat completions"
+            )
+            raise faults.error(ProviderErrorKind.BAD_REQUEST, f"{why}; see the setting api")
+        if self._background is None:
+            # Here and not above: most replies are waited for.
+            from pluggent_openai.responses.background import Background
+
+            wire = cast("ResponsesWire", self._wire_of("responses"))
+            self._background = Background(
+                self.name, self.target, self.server, wire, self.http(), self._below, self._headers
+            )
+        return self._background
+
+    def _desk(self) -> OpenAIBatches:
+        if self._batches is None:
+            # Here and not above: most requests are sent one by one.
+            from pluggent_provider_http.batch_results import MOST_BYTES
+
+            from pluggent_openai.batches import OpenAIBatches
+
+            self._patient = self.http_for(max_response_bytes=MOST_BYTES)
+            self._batches = OpenAIBatches(self.name, self.target, self._wire, self._patient, self._headers)
+        return self._batches
+
+    def _below(self, model: str, path: str, faults: Faults) -> str:
+        return path_for(self._after, model, faults) + path
 
     async def _at_once(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         yield deltas(await self.complete(request))
@@ -159,6 +242,9 @@ class OpenAIProvider(HttpProvider[Server]):
     def _written(self, request: ModelRequest, wire: Wire, *, stream: bool) -> tuple[str, Body]:
         """Return where a request goes below the base URL, and its body."""
         faults = Faults(self.name, self.target)
+        if request.parameters.background:
+            problem = "parameters.background: such a request is submitted, and its reply attached to"
+            raise faults.error(ProviderErrorKind.BAD_REQUEST, f"the request cannot be sent: {problem}")
         return path_for(self._after, request.model, faults) + wire.path, wire.encode(request, faults, stream=stream)
 
     def _headers(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import attrs
 from pluggent_hookspecs import Secret
 from pluggent_provider_http.aws.endpoint import AwsEndpoint, check_auth
-from pluggent_provider_http.endpoint import check_count, check_header, check_names, check_url
+from pluggent_provider_http.endpoint import check_count, check_header, check_names, check_positive, check_url
 
 from pluggent_openai.apis import APIS, Api
 from pluggent_openai.dialects import dialect_for
@@ -107,6 +107,8 @@ class Server(AwsEndpoint):
     """Texts in one request for embeddings, at most."""
     embed_tokens: int = attrs.field(default=300_000, validator=check_count)
     """Tokens in one request for embeddings, at most; one is taken for 2 bytes, so that no request has more."""
+    queued_s: float = attrs.field(default=600.0, validator=check_positive)
+    """Seconds that a reply in the background may wait at the server before it is begun."""
     compat: Mapping[str, Any] = attrs.field(factory=dict[str, Any], converter=_read_only, validator=_check_compat)
     """What the server lacks or wants where its address does not tell; see the README of pluggent-openai."""
 

@@ -19,6 +19,8 @@ from pluggent_hookspecs import (
     Command,
     ConfigError,
     Deny,
+    EmbeddingRequest,
+    EmbeddingRequestEvent,
     MemoryItem,
     MemoryReadEvent,
     MemoryWriteEvent,
@@ -40,7 +42,7 @@ ALLOWED = 0
 NOT_ALLOWED = 3
 """As for ``pluggent`` itself: denied, or a missing approval."""
 
-_ONE_OF = ("tool", "model", "read", "write")
+_ONE_OF = ("tool", "model", "embedding", "read", "write")
 
 
 class PermissionsCommand:
@@ -69,8 +71,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--args", metavar="JSON", default="{}", help="its arguments, defaults included")
     add("--effects", metavar="NAMES", default="undeclared", help="its effects, commas between; pure for none")
     add("--model", metavar="MODEL", help="asking this model, such as openai/gpt-5-mini")
-    add("--provider", metavar="ID", default="", help="capability id of its provider")
-    add("--target", metavar="URL", default="", help="where the provider is")
+    add("--embedding", metavar="MODEL", help="sending texts to this model, such as openai/text-embedding-3-small")
+    add("--provider", metavar="ID", default="", help="capability id of the provider, or of the embedder")
+    add("--target", metavar="URL", default="", help="where the provider or embedder is")
     add("--read", metavar="NAMESPACE", help="reading this memory")
     add("--write", metavar="NAMESPACE", help="writing this memory")
     add("--store", metavar="ID", default="", help="capability id of the memory store")
@@ -87,7 +90,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _check(policy: Policy, options: argparse.Namespace) -> int:
     given = [name for name in _ONE_OF if getattr(options, name) is not None]
     if len(given) != 1:
-        raise ConfigError("pluggent permissions check", ["say one of --tool, --model, --read and --write"])
+        raise ConfigError("pluggent permissions check", ["say one of --tool, --model, --embedding, --read and --write"])
     workspace = str(Path(options.workspace).expanduser().resolve()) if options.workspace else ""
     where = {name: getattr(options, name) for name in CONDITIONS_OF_SCOPE} | {"workspace": workspace}
     match given[0]:
@@ -96,6 +99,8 @@ def _check(policy: Policy, options: argparse.Namespace) -> int:
             answer = ask_tool(policy, options.tool, options.effects.split(","), arguments, where)
         case "model":
             answer = ask_model(policy, options.model, options.provider, options.target, where)
+        case "embedding":
+            answer = ask_embedding(policy, options.embedding, options.provider, options.target, where)
         case kind:
             namespace = getattr(options, kind)
             answer = ask_memory(policy, kind, options.store, namespace, options.key, where)
@@ -217,11 +222,23 @@ def ask_tool(
 
 def ask_model(policy: Policy, model: str, provider: str, target: str, where: Mapping[str, str]) -> Answer:
     """Return what holds for asking ``provider/model``. Raises ConfigError."""
-    name, _, own = model.partition("/")
-    if not name or not own:
-        raise ConfigError("--model", [f"{model!r} is not a model: write provider/model, such as openai/gpt-5-mini"])
+    name, own = _parted("--model", model, "provider/model, such as openai/gpt-5-mini")
     capability = provider or f"pluggent-{name}:provider/{name}"
     return policy.of_model_request(ModelRequestEvent(_scope(where), ModelRequest(own, ()), capability, target))
+
+
+def ask_embedding(policy: Policy, model: str, embedder: str, target: str, where: Mapping[str, str]) -> Answer:
+    """Return what holds for sending texts to ``embedder/model``. Raises ConfigError."""
+    name, own = _parted("--embedding", model, "embedder/model, such as openai/text-embedding-3-small")
+    capability = embedder or f"pluggent-{name}:embedder/{name}"
+    return policy.of_embedding(EmbeddingRequestEvent(_scope(where), EmbeddingRequest(own, ()), capability, target))
+
+
+def _parted(option: str, model: str, expected: str) -> tuple[str, str]:
+    name, _, own = model.partition("/")
+    if not name or not own:
+        raise ConfigError(option, [f"{model!r} is not a model: write {expected}"])
+    return name, own
 
 
 def ask_memory(

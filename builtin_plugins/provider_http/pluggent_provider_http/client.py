@@ -283,6 +283,20 @@ class Client:
             raise faults.error(Kind.BAD_REQUEST, problem) from error
 
 
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.InvalidURL)
+
+
+def was_refused(error: ProviderError) -> bool:
+    """Say whether *error* proves that the server has done nothing: it was not reached, or it says no by its status."""
+    if error.status is not None:
+        return error.status not in _UNCLEAR
+    return error.kind is Kind.BAD_REQUEST or isinstance(error.__cause__, _NEVER_SENT)
+
+
+_UNCLEAR = frozenset({408, 500, 502, 504, 520, 522, 524})
+"""Statuses with which something in front of a server, or half of it, may answer although the other half has begun."""
+
+
 def _shortened(endpoint: Endpoint, timeouts: ModelTimeouts, faults: Faults) -> Endpoint:
     try:
         return with_waits(endpoint, timeouts)

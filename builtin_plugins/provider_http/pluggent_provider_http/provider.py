@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 from pluggent_hookspecs import Delta, Finished, ModelRequest, ModelResponse, ReplyMeta, collect
@@ -28,10 +28,24 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
 ServerT = TypeVar("ServerT", bound=Endpoint)
 
 
-def with_answer(said: ReplyMeta, answer: ReplyMeta) -> ReplyMeta:
-    """Return what the body of an answer *said*, with what its headers and the clock say."""
+_NO_SECRETS = Faults("", "")
+_TIER_CHARS = 100
+
+
+def with_answer(said: ReplyMeta, answer: ReplyMeta, faults: Faults = _NO_SECRETS) -> ReplyMeta:
+    """Return what the body of an answer *said*, with what its headers and the clock say.
+
+    What the server calls its tier is cut, and what *faults* know to be secret is taken out of it.
+    """
+    tier = said.service_tier
+    if tier and tier not in _TIERS:
+        tier = faults.shown(tier, _TIER_CHARS)
     # Field by field: attrs.evolve() takes five times as long, for every answer.
-    return ReplyMeta(answer.request_id, answer.limits, answer.first_byte_s, said.service_tier, said.notes)
+    return ReplyMeta(answer.request_id, answer.limits, answer.first_byte_s, tier, said.notes)
+
+
+_TIERS = frozenset({"default", "standard", "auto", "priority", "flex", "batch", "on_demand", "scale", "reserved"})
+"""What vendors call theirs; others are looked at."""
 
 
 @attrs.frozen
@@ -102,6 +116,12 @@ class HttpServer(Generic[ServerT]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} at {self._target}>"
 
+    def http_for(self, **settings: Any) -> Client:
+        """Return what sends requests of another kind, for which some *settings* are others. The caller closes it."""
+        from pluggent_provider_http.client import Client  # as in http()
+
+        return Client(attrs.evolve(self._endpoint, **settings), *self._given)
+
     def http(self) -> Client:
         """Return what sends requests below the base URL; made when it is first wanted."""
         if self._client is None:
@@ -162,7 +182,7 @@ class HttpProvider(HttpServer[ServerT], ABC):
                 await self.check(answer)
                 async for data in answer:
                     if batch := reader.feed(data):
-                        yield _with_meta(batch, answer.meta)
+                        yield _with_meta(batch, answer.meta, asked.faults)
                     if reader.failure is not None:
                         raise reader.failure
                     if reader.done:
@@ -170,15 +190,15 @@ class HttpProvider(HttpServer[ServerT], ABC):
                         break
                 else:
                     if batch := reader.end():
-                        yield _with_meta(batch, answer.meta)
+                        yield _with_meta(batch, answer.meta, asked.faults)
                     if reader.failure is not None:
                         raise reader.failure
             asked = await self.following(asked)
 
 
-def _with_meta(batch: list[Delta], answer: Callable[[], ReplyMeta]) -> list[Delta]:
+def _with_meta(batch: list[Delta], answer: Callable[[], ReplyMeta], faults: Faults) -> list[Delta]:
     """Add what the *answer* says to the end of the reply, if *batch* has it."""
     last = batch[-1]
     if isinstance(last, Finished):
-        batch[-1] = attrs.evolve(last, meta=with_answer(last.meta, answer()))
+        batch[-1] = attrs.evolve(last, meta=with_answer(last.meta, answer(), faults))
     return batch

@@ -16,7 +16,7 @@ from urllib.parse import quote, quote_plus
 
 import attrs
 import msgspec
-from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind
+from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind, SubmissionInDoubt
 
 from pluggent_provider_http.retry_hints import limit_reset, retry_after, retry_delay, should_retry
 
@@ -59,6 +59,8 @@ _LOW_BALANCE = "credit balance is too low"
 _POLICY = (
     "content_policy_violation", "content_filter", "responsibleaipolicyviolation", "moderation_blocked",
     "invalid_prompt", "bio_policy", "cyber_policy",
+    # Gemini's: https://ai.google.dev/gemini-api/docs/api-errors (November 2026)
+    "safety", "recitation", "prohibited_content", "spii", "blocklist", "content_blocked",
 )  # fmt: skip
 _BAD_KEY = ("api_key_invalid", "api_key_service_blocked")
 """Google says it in the details of a bad request."""
@@ -77,6 +79,11 @@ _WORDS = {
     "not_found": Kind.BAD_REQUEST,
     "too_large": Kind.BAD_REQUEST,
     "timeout": Kind.TIMEOUT,
+    # Gemini's
+    "quota_exceeded": Kind.RATE_LIMITED,
+    "parameter_unknown": Kind.BAD_REQUEST,
+    "failed_precondition": Kind.BAD_REQUEST,
+    "deadline_exceeded": Kind.TIMEOUT,
     # Amazon's, which end in Exception
     "throttling": Kind.RATE_LIMITED,
     "validationexception": Kind.BAD_REQUEST,
@@ -178,6 +185,15 @@ class Faults:
         length = len(looked_at) if len(text) <= _LOOKED_AT else len(body)
         line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in looked_at[: most + 1])
         return line if len(line) <= most else f"{line[:most]}… ({length:,} characters)"
+
+    def gone(self, problem: str) -> ProviderError:
+        """Return the error of what the server does not have any more, which no other try brings back."""
+        return self.error(Kind.BAD_REQUEST, f"{self.target} {problem}", retryable=False)
+
+    def in_doubt(self, error: ProviderError, what: str) -> SubmissionInDoubt:
+        """Return *error* as that of a submission of which it is not known whether it arrived."""
+        message = f"{error.message}; whether {what} was begun is not known"
+        return SubmissionInDoubt(error.kind, message, provider=self.provider, status=error.status, meta=error.meta)
 
     def from_status(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """Return what an HTTP answer that is not a success means."""

@@ -5,11 +5,13 @@ A paused turn is durable: the process may end, and another one continues it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import attrs
 from pluggent_hookspecs import EMPTY, Json, Usage, Value, freeze_object
+from pluggent_hookspecs.background import Ticket
 from pluggent_hookspecs.decisions import Approval, Reach
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
@@ -19,6 +21,7 @@ from pluggent_host.approvals.standing import NO_PARTS, Standing, capped, pairs, 
 from pluggent_host.settings import Limits, ToolLimits
 
 Kind = Literal["tool_call", "input", "model_call"]
+log = logging.getLogger("pluggent.transcript")
 
 
 @attrs.frozen(repr=False)
@@ -84,13 +87,35 @@ class Agreed(Value):
 
 @attrs.frozen(repr=False)
 class Terms(Value):
-    """The options with which a turn was begun: ``limits`` as JSON, ``output`` the schema of the answer."""
+    """The options with which a turn was begun: ``limits`` as JSON, ``output`` the schema of the answer.
+
+    ``unkept`` are the names of headers in ``parameters`` whose values were left out when this was stored.
+    """
 
     metadata: Mapping[str, str] = attrs.field(factory=dict[str, str])
     parameters: ModelParameters = attrs.field(factory=ModelParameters)
     limits: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
     output: Mapping[str, Json] | None = None
     agreed: Agreed | None = None
+    unkept: tuple[str, ...] = ()
+
+    def stored(self) -> Terms:
+        """Return what is written of these: without values of headers, which may be secret."""
+        names = tuple(self.parameters.headers)
+        return attrs.evolve(self, parameters=attrs.evolve(self.parameters, headers={}), unkept=names) if names else self
+
+    def parameters_beside(self, own: ModelParameters) -> ModelParameters:
+        """Return the parameters, with the headers that were not kept as *own*, those of the session, have them."""
+        if not self.unkept:
+            return self.parameters
+        given = {name: own.headers[name] for name in self.unkept if name in own.headers}
+        if lost := [name for name in self.unkept if name not in given]:
+            log.warning(
+                "the turn that waited goes on without the headers %s: their values were not kept while it waited. "
+                "Open the session with parameters that have them",
+                ", ".join(lost),
+            )
+        return attrs.evolve(self.parameters, headers=given)
 
     def with_limits(self, own: Limits) -> Limits:
         """Return *own* with the limits of the turn in their place."""
@@ -106,13 +131,26 @@ def plain_limits(limits: Limits) -> Mapping[str, Json]:
 
 
 @attrs.frozen(repr=False)
+class Run(Value):
+    """The background run that a turn waits for. ``key`` names it in ledgers, ``content`` is the digest of the request.
+
+    Without a ``ticket`` it was about to be submitted: whether the vendor has it is not known.
+    """
+
+    key: str
+    content: str
+    ticket: Ticket | None = None
+
+
+@attrs.frozen(repr=False)
 class Paused(Value):
     """A turn waits: of the calls of one reply ``pending`` ones need an approval, all others have their result.
 
     ``progress`` is step.State without its limits, ``outcomes`` are those of the other calls, ``elapsed_s`` and
     ``usage`` the amounts so far, ``asks`` the number of questions to a person. Of a request to the model
     ``before`` is the digest before policies changed it, ``warning`` the host's text in it. A later one with the
-    same ``at_s`` replaces it. ``void`` says why a stored pause does not count; it is never written.
+    same ``at_s`` replaces it. ``void`` says why a stored pause does not count; it is never written. ``run`` is the
+    background run of that request: while this process waits for it, too, so that another one finds it.
     """
 
     turn_id: str
@@ -131,6 +169,7 @@ class Paused(Value):
     warning: str = ""
     asks: int = 0
     void: str = ""
+    run: Run | None = None
 
     @property
     def stage(self) -> Kind:

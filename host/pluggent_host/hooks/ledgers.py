@@ -74,6 +74,16 @@ class Ledgers:
                 await self._settle(cost.event, held, over, payer if begun else None)
         return made
 
+    async def hold(self, cost: Cost) -> None:
+        """Reserve with every ledger for a run that is settled later, maybe in another process. Raises RefusedError."""
+        held: Held = []
+        try:
+            await self._reserve(cost.event, held)
+        except BaseException:
+            if held:
+                await self._settle(cost.event, held, (Usage(input=0, output=0), "failed", 0.0, "not sent"), None)
+            raise
+
     # ---- before --------------------------------------------------------------------------
 
     async def _reserve(self, event: ReserveEvent, held: Held) -> None:

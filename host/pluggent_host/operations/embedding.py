@@ -22,15 +22,14 @@ from pluggent_hookspecs.reply_meta import ReplyMeta
 
 from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.hooks.ledgers import Cost
-from pluggent_host.operations.model_call import impossible_usage
+from pluggent_host.operations.model_call import Settle, impossible_usage
 from pluggent_host.operations.operation import (
-    Answered,
     Attempt,
     Denied,
     Hooks,
     Journal,
     Operation,
-    Ready,
+    Settled,
     asked_by,
     with_digest,
 )
@@ -48,21 +47,16 @@ _ROLES = ("query", "document")
 _encode = msgspec.json.Encoder().encode
 
 
-async def embedded(
-    operations: Operations, journal: Journal, scope: Scope, id: str, found: tuple[str, Embedder],
-    request: EmbeddingRequest, attempt_s: float,
-) -> EmbeddingResponse:  # fmt: skip
-    """Return the vectors of *request* from *found*, a capability id and its embedder, as the policies let it pass.
+async def embedded(operations: Operations, operation: EmbeddingOperation, settle: Settle) -> EmbeddingResponse:
+    """Return the vectors that *operation* asks for, as the policies let it pass; *settle* asks people.
 
     Raises Denied, ProviderError, HookError. What came before a failure has passed the result hooks, too.
     """
-    operation = EmbeddingOperation(journal, scope, id, found, request, attempt_s)
-    decided = await operations.settle(await operations.decide(operation))
-    match decided:
-        case Denied(by=by, deny=deny):
-            raise errors.Denied(by, deny.tell_user, decided.event.digest)
-        case Ready() | Answered():
-            pass
+    decided: Settled[EmbeddingRequestEvent, EmbeddingResponse] = await settle(await operations.decide(operation))
+    if isinstance(decided, Denied):
+        operation.refused(decided.deny)
+        by, deny = decided.by, decided.deny
+        raise errors.Denied(by, deny.tell_user, decided.event.digest, tell_model=deny.tell_model)
     started, failure = perf_counter(), ""
     try:
         response = await operations.perform(decided)
@@ -72,7 +66,7 @@ async def embedded(
         if (came := operation.came()) is None:
             raise
         came = operation.with_price(await operations.finish(operation, operation.asked, came))
-        raise EmbeddingIncomplete(error, came, len(request.texts)) from error
+        raise EmbeddingIncomplete(error, came, len(operation.asked.request.texts)) from error
     except BaseException as error:
         failure = str(error) or type(error).__name__
         raise
@@ -86,6 +80,8 @@ class EmbeddingOperation(Operation[EmbeddingRequestEvent, EmbeddingResponse]):
     name = "embedding"
     hooks = HOOKS
     failure = ""
+    ends_turn = False
+    """Whether a policy that refused it wants the turn to end, if it is below one."""
 
     def __init__(
         self, journal: Journal, scope: Scope, id: str, found: tuple[str, Embedder], request: EmbeddingRequest,
@@ -119,15 +115,21 @@ class EmbeddingOperation(Operation[EmbeddingRequestEvent, EmbeddingResponse]):
         return Change("", (*paths, *(name for name in names if getattr(old, name) != getattr(new, name))))
 
     def freeze(self, event: EmbeddingRequestEvent) -> EmbeddingRequestEvent:
+        return with_digest(event, self._digest(event, self.id))
+
+    def fingerprint(self, event: EmbeddingRequestEvent) -> str:
+        return self._digest(event, "")
+
+    def _digest(self, event: EmbeddingRequestEvent, id: str) -> str:
         request = event.request
-        head = [self.id, event.embedder, event.target, request.model, request.role, request.dimensions]
+        head = [id, event.embedder, event.target, request.model, request.role, request.dimensions]
         digest = hashlib.sha256(_encode([*head, request.truncate, len(request.texts)]))
         for text in request.texts:
             data = text.encode("utf-8", "surrogatepass")
             digest.update(b"%d:" % len(data))
             digest.update(data)
         digest.update(asked_by(event.scope))
-        return with_digest(event, digest.hexdigest())
+        return digest.hexdigest()
 
     def rendered(self, event: EmbeddingRequestEvent) -> str:
         request = event.request
@@ -147,7 +149,7 @@ class EmbeddingOperation(Operation[EmbeddingRequestEvent, EmbeddingResponse]):
         return Cost(reserved, self)
 
     def refused(self, deny: Deny) -> None:
-        """A ledger refused; there is no turn that could end."""
+        self.ends_turn = self.ends_turn or deny.ends_turn
 
     def priced(self, cost_usd: float) -> None:
         self.used = attrs.evolve(self.used, cost_usd=cost_usd)
@@ -161,22 +163,22 @@ class EmbeddingOperation(Operation[EmbeddingRequestEvent, EmbeddingResponse]):
         return attrs.evolve(response, usage=attrs.evolve(response.usage, cost_usd=price))
 
     def retried(self, attempt: int, wait_s: float, failure: str) -> None:
-        model = f"{self._embedder.name}/{self.asked.request.model}"
-        self.journal.emit(ModelRetried(self.scope, model, attempt, wait_s, failure))
+        self.journal.emit(ModelRetried(self.scope, self.model, attempt, wait_s, failure))
 
     async def reissued(self, changed: Any, model: str, number: int) -> EmbeddingOperation:
         raise ValueError("an embedding is not reissued: vectors of another model or text do not compare with these")
 
+    @property
+    def model(self) -> str:
+        """The model as ``embedder/model``."""
+        return f"{self._embedder.name}/{self.asked.request.model}"
+
     def emit_end(self, elapsed_s: float, failure: str) -> None:
         """Emit what became of this, if anything was sent."""
         if self._attempts:
-            request = self.asked.request
-            self.journal.emit(
-                TextsEmbedded(
-                    self.scope, f"{self._embedder.name}/{request.model}", len(request.texts), self.spent, elapsed_s,
-                    failure, self._meta,
-                )
-            )  # fmt: skip
+            texts = len(self.asked.request.texts)
+            ended = TextsEmbedded(self.scope, self.model, texts, self.spent, elapsed_s, failure, self._meta)
+            self.journal.emit(ended)
 
     # ---- asking --------------------------------------------------------------------------
 
@@ -262,6 +264,7 @@ class EmbeddingOperation(Operation[EmbeddingRequestEvent, EmbeddingResponse]):
         return event.response
 
     def withheld(self, event: EmbeddingRequestEvent, deny: Deny) -> EmbeddingResponse:
+        self.refused(deny)
         raise errors.Denied("decide_embedding_response", deny.tell_user, event.digest, tell_model=deny.tell_model)
 
 

@@ -18,7 +18,7 @@ from pluggent_contract_values.escape import escape_all
 from pluggent_contract_values.sanitize import clean_message
 from pluggent_function_tools.function_tool import definition_digest
 from pluggent_hookspecs import Value, errors
-from pluggent_hookspecs.decisions import Deny
+from pluggent_hookspecs.decisions import Ask, Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import ModelRequestEvent, ModelResponseEvent, ReserveEvent, Scope
 from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
@@ -31,12 +31,14 @@ from pluggent_hookspecs.models import (
     RefusalDelta,
     Reply,
     TextDelta,
+    collect,
 )
 from pluggent_hookspecs.observations import Change, ModelCalled, ModelRetried
 from pluggent_hookspecs.reply_meta import ReplyMeta
 
 from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.hooks.ledgers import Cost
+from pluggent_host.operations.background import BackgroundRun
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
 from pluggent_host.operations.token_estimate import input_tokens, used_so_far
 from pluggent_host.plugins.lookup import Model
@@ -66,6 +68,7 @@ def _plain(value: object) -> object:
 
 
 _encoder = msgspec.json.Encoder(order="sorted", enc_hook=_plain)
+IN_DOUBT = "the same request was about to be submitted before, and may run, and be billed, already"
 
 
 def message_digest(message: Message) -> bytes:
@@ -118,6 +121,11 @@ def frozen(event: ModelRequestEvent, id: str) -> ModelRequestEvent:
     digest.update(b"".join(Message.memos(request.messages, message_digest, message_digest)))
     digest.update(asked_by(event.scope))
     return with_digest(event, digest.hexdigest())
+
+
+def content_digest(event: ModelRequestEvent) -> str:
+    """Return what identifies the request of *event*, whoever makes it, whichever time."""
+    return frozen(attrs.evolve(event, scope=Scope()), "").digest
 
 
 FindModel = Callable[[str], Awaitable[Model]]
@@ -179,6 +187,10 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         self.asked: ModelRequestEvent | None = None
         self.answering: ModelRequestEvent | None = None
         """What was asked in place of this request, if the reply is an answer to that."""
+        self.run: BackgroundRun | None = None
+        """Where a request goes that is to run in the background; None: it may not."""
+        self.doubtful: Callable[[str], bool] | None = None
+        """Says whether a request with this content digest may run at the vendor already."""
 
     # ---- the request ---------------------------------------------------------------------
 
@@ -201,6 +213,12 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
 
     def freeze(self, event: ModelRequestEvent) -> ModelRequestEvent:
         return frozen(event, self.id)
+
+    def doubt(self, event: ModelRequestEvent) -> Ask | None:
+        run = self.run
+        if run is None or self.doubtful is None or run.ticket is not None or not event.request.parameters.background:
+            return None
+        return Ask(IN_DOUBT) if self.doubtful(content_digest(event)) else None
 
     @property
     def limit_s(self) -> float:
@@ -248,7 +266,14 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         sent = input_tokens(request)
         name = f"{self._provider.name}/{request.model}"
         most = request.parameters.max_output_tokens
-        return Cost(ReserveEvent(self.scope, self.name, self.id, attempt, self.capability, name, sent, most), self)
+        run = self.run.key if self.run is not None and request.parameters.background else ""
+        reserved = ReserveEvent(self.scope, self.name, self.id, attempt, self.capability, name, sent, most, run)
+        return Cost(reserved, self)
+
+    @property
+    def run_key(self) -> str:
+        """The key of the background run that was begun or attached to; empty without one."""
+        return self.run.key if self.run is not None and self.run.begun else ""
 
     async def settle(self, decided: Any) -> Any:
         return await self._settle(decided)
@@ -285,8 +310,8 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         try:
             async with asyncio.timeout(most) as limit:
                 if self._deltas is None:
-                    return await self._whole(event.request)
-                return await self._streamed(event.request, attempt, self._deltas, limit)
+                    return await self._whole(event)
+                return await self._streamed(event, attempt, self._deltas, limit)
         except ProviderError as error:
             self.broke, self.meta = str(error), error.meta or ReplyMeta()
             self._unsure = error.kind not in _NOT_BEGUN
@@ -301,16 +326,32 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
                 raise
             raise self._broken(error) from error
 
-    async def _whole(self, request: ModelRequest) -> ModelResponse:
+    async def _whole(self, event: ModelRequestEvent) -> ModelResponse:
+        request = event.request
         try:
-            response: object = await self._provider.complete(request)
+            if request.parameters.background:
+                response: object = await collect(self._batches(event))
+            else:
+                response = await self._provider.complete(request)
         except asyncio.CancelledError:
             self._use(used_so_far(request, Reply()))
             raise
+        return self.take(response)
+
+    def take(self, response: object) -> ModelResponse:
+        """Count what a whole reply has used and return it. Raises TypeError, ProviderError for one that is none."""
         reply = checked_response(response)
         self.meta = reply.meta
         self._use(reply.usage)
         return reply
+
+    def _batches(self, event: ModelRequestEvent) -> AsyncGenerator[Sequence[Delta]]:
+        if not event.request.parameters.background:
+            return self._provider.stream(event.request)
+        if self.run is None:
+            problem = "only the requests of a turn itself run in the background; leave out parameters.background"
+            raise self._error(ProviderErrorKind.BAD_REQUEST, problem)
+        return self.run.deltas(event)
 
     def _broken(self, error: BaseException) -> ProviderError:
         return self._error(ProviderErrorKind.PROTOCOL, f"the plugin failed: {said(error)}")
@@ -319,13 +360,13 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         return ProviderError(kind, problem, provider=self._provider.name)
 
     async def _streamed(
-        self, request: ModelRequest, attempt: Attempt, deltas: ShowDeltas, limit: asyncio.Timeout
+        self, event: ModelRequestEvent, attempt: Attempt, deltas: ShowDeltas, limit: asyncio.Timeout
     ) -> ModelResponse:
-        reply = Reply()
+        request, reply = event.request, Reply()
         attempt.on_discard = deltas.discard
         self.partial = reply.message
         try:
-            async with _closing(self._provider.stream(request)) as stream:
+            async with _closing(self._batches(event)) as stream:
                 async for batch in stream:
                     reply.add(batch)
                     text, reasoning = seen_in(batch)

@@ -304,6 +304,19 @@ class Operations:
             return await self.finish(operation, event, result)
         return result
 
+    async def reserve(self, ready: Ready[E, R]) -> errors.Denied | None:
+        """Hold what *ready* may cost, for a result that comes later; return why that is refused. Uses up *ready*."""
+        operation, event = ready.operation, ready.event
+        ready.used = True
+        cost = None if self._ledgers is None else operation.cost(event, 1)
+        if self._ledgers is None or cost is None:
+            return None
+        try:
+            await self._ledgers.hold(cost)
+        except RefusedError as refused:
+            return self._unpaid(operation, event, refused)
+        return None
+
     async def finish(self, operation: Operation[E, R], event: E, result: R) -> R:
         """Run the result hooks on *result*; return what may be used of it."""
         hooks = operation.hooks

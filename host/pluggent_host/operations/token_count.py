@@ -15,8 +15,8 @@ from pluggent_hookspecs.models import CountsTokens, ModelRequest
 from pluggent_hookspecs.observations import Change
 
 from pluggent_host.common.running import comes_from_outside, said
-from pluggent_host.operations.model_call import change_of, frozen
-from pluggent_host.operations.operation import Answered, Attempt, Denied, Hooks, Journal, Operation, Ready
+from pluggent_host.operations.model_call import Settle, change_of, frozen
+from pluggent_host.operations.operation import Attempt, Denied, Hooks, Journal, Operation, Settled
 from pluggent_host.operations.pipeline import Operations
 from pluggent_host.plugins.lookup import Model
 
@@ -29,37 +29,39 @@ class NoTokenCount(PluggentError):  # noqa: N818 (a fact, not a failure)
         super().__init__(f"the provider '{provider}' does not count the tokens of a request; see its documentation")
 
 
-async def counted(
-    operations: Operations, journal: Journal, scope: Scope, id: str, found: Model, request: ModelRequest,
-    attempt_s: float,
-) -> int:  # fmt: skip
-    """Return the tokens of *request*, as the vendor counts them.
+async def counted(operations: Operations, operation: CountOperation, settle: Settle) -> int:
+    """Return the tokens that *operation* asks for, as the vendor counts them; *settle* asks people.
 
-    Raises NoTokenCount if the provider has no such call, Denied, ProviderError, HookError.
+    Raises Denied, ProviderError, HookError.
     """
-    if not isinstance(found.provider, CountsTokens):
-        raise NoTokenCount(found.provider.name)
-    operation = CountOperation(journal, scope, id, found, request, attempt_s)
-    decided = await operations.settle(await operations.decide(operation))
-    match decided:
-        case Denied(by=by, deny=deny):
-            raise errors.Denied(by, deny.tell_user, decided.event.digest)
-        case Ready() | Answered():
-            return await operations.perform(decided)
+    decided: Settled[ModelRequestEvent, int] = await settle(await operations.decide(operation))
+    if isinstance(decided, Denied):
+        operation.ends_turn = decided.deny.ends_turn
+        by, deny = decided.by, decided.deny
+        raise errors.Denied(by, deny.tell_user, decided.event.digest, tell_model=deny.tell_model)
+    return await operations.perform(decided)
 
 
 class CountOperation(Operation[ModelRequestEvent, int]):
-    """One request to be counted. It costs nothing, so no ledger is asked, and it is not repeated."""
+    """One request to be counted. It costs nothing, so no ledger is asked, and it is not repeated.
+
+    Raises NoTokenCount if the provider has no such call.
+    """
 
     name = "count"
     hooks = Hooks("transform_model_request", "decide_model_request")
+    ends_turn = False
+    """Whether a policy that refused it wants the turn to end, if it is below one."""
 
     def __init__(
         self, journal: Journal, scope: Scope, id: str, found: Model, request: ModelRequest, attempt_s: float
     ) -> None:
         event = ModelRequestEvent(scope, request, found.capability, found.provider.target)
         super().__init__(journal, scope, id, found.capability, event)
-        self._provider = found.provider
+        if not isinstance(found.provider, CountsTokens):
+            raise NoTokenCount(found.provider.name)
+        self._name = found.provider.name
+        self._counter: CountsTokens = found.provider
         self._attempt_s = attempt_s
 
     def changed(self, event: ModelRequestEvent, value: Any, plugin: str) -> ModelRequestEvent:
@@ -75,6 +77,9 @@ class CountOperation(Operation[ModelRequestEvent, int]):
     def freeze(self, event: ModelRequestEvent) -> ModelRequestEvent:
         return frozen(event, self.id)
 
+    def fingerprint(self, event: ModelRequestEvent) -> str:
+        return f"count:{frozen(event, '').digest}"
+
     def rendered(self, event: ModelRequestEvent) -> str:
         request = event.request
         last = request.messages[-1].text if request.messages else ""
@@ -87,11 +92,10 @@ class CountOperation(Operation[ModelRequestEvent, int]):
         raise ValueError("answered, but tokens are counted, and never answered in place of that")
 
     async def execute(self, event: ModelRequestEvent, attempt: Attempt) -> int:
-        assert isinstance(self._provider, CountsTokens), "it was asked before"
         started = perf_counter()
         try:
             async with asyncio.timeout(self._attempt_s):
-                count: object = await self._provider.count(event.request)
+                count: object = await self._counter.count(event.request)
         except ProviderError:
             raise
         except TimeoutError as error:
@@ -108,4 +112,4 @@ class CountOperation(Operation[ModelRequestEvent, int]):
         return count
 
     def _error(self, kind: ProviderErrorKind, problem: str) -> ProviderError:
-        return ProviderError(kind, problem, provider=self._provider.name)
+        return ProviderError(kind, problem, provider=self._name)

@@ -52,6 +52,8 @@ CHANGED = "Error: '{}' has changed since it was offered, or is gone, so it was n
 PREVIEW_S = 10.0
 LONGEST_PREVIEW = 200_000
 """Characters of a preview; a person reads no more."""
+_LARGE = 65_536
+"""Bytes of arguments; the digest of a call holds more of them as their own digest."""
 NO_PREVIEW = "none"
 """The state of a preview that failed: no tool ever finds its world in it."""
 UNDO_BYTES = 4_000_000
@@ -154,6 +156,8 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
     def freeze(self, event: ToolCallEvent) -> ToolCallEvent:
         named, effects = self.tool.digested
         scope, arguments = event.scope, event.arguments_json
+        if len(arguments) > _LARGE:  # read once: the fingerprint says all of them
+            arguments = self.fingerprint(event).encode()
         session, call, id = scope.session_id.encode(), event.call_id.encode("utf-8", "surrogatepass"), self.id.encode()
         workspace = scope.workspace.encode("utf-8", "surrogateescape")
         # Each framed, as framed() does it; at once, because this is in the way of every call.
@@ -161,7 +165,7 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
             len(session), session, len(call), call, len(id), id, named, len(workspace), workspace, effects,
             len(arguments), arguments, asked_by(scope),
         )  # fmt: skip
-        self._frozen = arguments
+        self._frozen = event.arguments_json
         return with_digest(event, hashlib.sha256(said).hexdigest())
 
     @property

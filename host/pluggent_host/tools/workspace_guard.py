@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple, cast
 from unicodedata import category, normalize
@@ -41,6 +41,9 @@ _SHORT_NAME = re.compile(r"(?:git|mcp|plugge|[a-z]{2}[0-9a-f]{4})~[0-9]")
 
 _NAME = re.compile(r"[^./~:\0][^/:\0]*")
 """Read as a path it is one step from the folder it is read in, and leads on only if it is a link."""
+
+
+_undecoded = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def _private_folders(protected: Protected) -> tuple[str, ...]:
@@ -98,12 +101,16 @@ class Protected(Value):
         return Touched("", above) if above else _UNTOUCHED
 
 
-def _decoded(arguments_json: bytes) -> dict[str, Any]:
+def _decoded(arguments_json: bytes, without: Collection[str] = ()) -> dict[str, Any]:
+    """Return the arguments; those named in *without* may be left empty: the text of a file costs a millisecond."""
     try:
-        given: dict[str, Any] = msgspec.json.decode(arguments_json)
+        if without and len(arguments_json) > _LONGEST:
+            given = _undecoded(arguments_json)
+            return {name: None if name in without else msgspec.json.decode(raw) for name, raw in given.items()}
+        whole: dict[str, Any] = msgspec.json.decode(arguments_json)
     except msgspec.DecodeError:  # a number or a lone surrogate that the standard library takes
-        given = json.loads(arguments_json)
-    return given
+        whole = json.loads(arguments_json)
+    return whole
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -151,7 +158,7 @@ def why_outside(
     texts = {name for name in properties if _is_text(properties[name])}
     if _marks(parameters) != len(marked):
         return "a path lies deeper in its arguments"  # not looked at here, so a person looks at it
-    given = _decoded(arguments_json)
+    given = _decoded(arguments_json, texts)
     others = given.keys() - marked - texts
     if unmarked := sorted(name for name in others if _may_be_path(name, given[name])):
         names = " and ".join(map(repr, unmarked))

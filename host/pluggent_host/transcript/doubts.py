@@ -11,12 +11,13 @@ from typing import Any
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Role
 
-from pluggent_host.approvals.pending import Paused, Resumed
+from pluggent_host.approvals.pending import Paused, Resumed, Run
 from pluggent_host.transcript.entries import (
     WARNING,
     Decided,
     Dispatched,
     Entry,
+    RunRefused,
     Said,
     Settled,
     TurnBegan,
@@ -46,6 +47,8 @@ class Doubts:
         self.allowed: set[str] = set()
         """The ids of calls that may be run."""
         self._interrupted: dict[str, str] = {}
+        self._sending = ""
+        """The content of the request that is about to be submitted as a background run."""
 
     @property
     def running(self) -> frozenset[str]:
@@ -84,6 +87,18 @@ class Doubts:
         elif known and outcome in SURE:
             self.calls.discard(fingerprint)
 
+    def submit(self, run: Run | None) -> None:
+        """The request of *run* is about to be submitted or, if it has a ticket, has been: then it is no doubt."""
+        if run is not None and run.ticket is not None:
+            self._sending = ""
+            self.calls.discard(run.content)
+        elif run is not None:
+            self._sending = run.content
+
+    def refuse(self) -> None:
+        """The vendor has refused what was submitted."""
+        self._sending = ""
+
     def interrupt(self) -> None:
         """The process that ran the calls has ended: what has no result may have happened."""
         self._interrupted |= {call_id: fingerprint for call_id, (fingerprint, _) in self._running.items()}
@@ -98,6 +113,9 @@ class Doubts:
             self._interrupted.clear()
 
     def _end(self) -> None:
+        if self._sending:
+            self.calls.add(self._sending)
+            self._sending = ""
         if self._running or self.allowed:
             self.calls |= self.running
             self._running.clear()
@@ -115,11 +133,17 @@ def _said(doubts: Doubts, entry: Said) -> None:
         doubts.close()
 
 
+def _paused(doubts: Doubts, entry: Paused) -> None:
+    doubts.allowed.difference_update(each.call_id for each in entry.pending)
+    doubts.submit(entry.run)
+
+
 _NOTES: Mapping[type[Any], Callable[[Doubts, Any], None]] = {
     Decided: _decided,
     Dispatched: lambda doubts, entry: doubts.dispatch(entry.calls),
     Settled: lambda doubts, entry: doubts.settle(entry.call_id, entry.outcome),
-    Paused: lambda doubts, entry: doubts.allowed.difference_update(each.call_id for each in entry.pending),
+    Paused: _paused,
+    RunRefused: lambda doubts, _: doubts.refuse(),
     Resumed: lambda doubts, _: doubts.interrupt(),
     Said: _said,
     TurnBegan: lambda doubts, _: doubts.close(),

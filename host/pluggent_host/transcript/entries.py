@@ -122,12 +122,20 @@ class Settled(Value):
 
 @attrs.frozen(repr=False)
 class Spending(Value):
-    """What one model call used, failed and cancelled ones included."""
+    """What one model call used, failed and cancelled ones included. Of a background ``run`` the last one counts."""
 
     turn_id: str
     model: str
     usage: Usage
     error: str = ""
+    run: str = ""
+
+
+@attrs.frozen(repr=False)
+class RunRefused(Value):
+    """The vendor has refused what was about to be submitted: nothing runs."""
+
+    turn_id: str
 
 
 @attrs.frozen(repr=False)
@@ -167,6 +175,7 @@ Entry: TypeAlias = (
     | Dispatched
     | Settled
     | Spending
+    | RunRefused
     | TurnOver
     | ModelChosen
     | Undone

@@ -21,6 +21,7 @@ from pluggent_host.transcript.entries import (
     Given,
     ModelChosen,
     PutBack,
+    RunRefused,
     Said,
     SessionAdopted,
     SessionBegan,
@@ -79,6 +80,8 @@ class _Rebuilder:
         self.messages: list[Message] = []
         self.turns = 0
         self.usage = Usage()
+        self.runs: dict[str, Usage] = {}
+        """What each background run used: another process may have read, and counted, it again."""
         self.model = self.system = self.turn_id = ""
         self.metadata: Mapping[str, str] = {}
         self.principal, self.claimed = "", False
@@ -136,8 +139,12 @@ class _Rebuilder:
                 self._use_up({call_id for call_id, _, _ in calls})
             case Settled():
                 self._settle(entry)
+            case Spending(usage=usage, run=run) if run:
+                self.runs[run] = usage
             case Spending(usage=usage):
                 self.usage += usage
+            case RunRefused():
+                self.paused = None
             case TurnOver():
                 self._flush()
                 self.over = True
@@ -222,8 +229,11 @@ class _Rebuilder:
         if not self.over and waiting is None:
             why, detail = ("denied", void) if void else ("interrupted", "the process ended in the middle of this turn")
             closing.append(TurnOver(self.turn_id, why, detail))
+        if waiting is not None and waiting.paused.run is not None:
+            self.runs.pop(waiting.paused.run.key, None)  # its reply is going to be read, and counted, again
+        usage = sum(self.runs.values(), self.usage)
         return Rebuilt(
-            self.began, tuple(self.messages), self.turns, self.usage, self.model, self.system, self.metadata,
+            self.began, tuple(self.messages), self.turns, usage, self.model, self.system, self.metadata,
             tuple(closing), frozenset(self.doubts.calls), waiting, tuple(self.standing), void,
             self.principal, self.claimed, self.doubts,
         )  # fmt: skip

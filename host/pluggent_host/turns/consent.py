@@ -20,11 +20,21 @@ from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelRequest
 
 from pluggent_host.approvals.patterns import may_approve
-from pluggent_host.approvals.pending import Agreed, Kind, Paused, Pending, Resolved, Waiting
+from pluggent_host.approvals.pending import Agreed, Kind, Paused, Pending, Resolved, Run, Waiting
 from pluggent_host.approvals.standing import asked_by, limits
 from pluggent_host.common.names import HOST
 from pluggent_host.operations.model_call import ModelCallOperation
-from pluggent_host.operations.operation import Asked, Decided, Denied, Operation, Ready, Settled, Unanswered, unanswered
+from pluggent_host.operations.operation import (
+    Asked,
+    Asks,
+    Decided,
+    Denied,
+    Operation,
+    Ready,
+    Settled,
+    Unanswered,
+    unanswered,
+)
 from pluggent_host.operations.pipeline import Operations
 from pluggent_host.turns.meter import Meter
 from pluggent_host.turns.record import Conversation
@@ -183,16 +193,25 @@ def _digest(event: Any) -> str:
 
 @attrs.frozen(repr=False)
 class Hold(Value):
-    """A request to the model that waits; ``before`` and ``warning`` as in Paused."""
+    """A request to the model that waits; ``before``, ``warning`` and ``run`` as in Paused, ``why`` for its reply."""
 
     pending: Pending
     before: str
     warning: str
+    run: Run | None = None
+    why: str = ""
 
 
 def pending_of(asked: Asked[Any, Any], identities: tuple[str, ...], id: str = "") -> Pending | None:
     """Return *asked*, which waits under *id* (default: that of its operation); None if it cannot be kept exactly."""
-    operation, event = asked.operation, asked.event
+    return pending_request(asked.operation, asked.event, asked.asks, identities, id)
+
+
+def pending_request(
+    operation: Operation[Any, Any], event: InputEvent | ModelRequestEvent, asks: Asks, identities: tuple[str, ...],
+    id: str = "",
+) -> Pending | None:  # fmt: skip
+    """Return the request of *event*, about which *asks* are open, as it is kept; None if it cannot be kept exactly."""
     kind: Kind = "input" if isinstance(event, InputEvent) else "model_call"
     name = "input" if isinstance(event, InputEvent) else event.request.model
     try:
@@ -204,8 +223,8 @@ def pending_of(asked: Asked[Any, Any], identities: tuple[str, ...], id: str = ""
         return None
     return Pending(
         id or operation.id, name, operation.capability, "", kept, event.digest,
-        tuple((plugin, ask.tell_user) for plugin, ask in asked.asks), operation.rendered(event),
-        event.scope.workspace, event.scope.principal, "once", limits(asked.asks), identities, kind,
+        tuple((plugin, ask.tell_user) for plugin, ask in asks), operation.rendered(event),
+        event.scope.workspace, event.scope.principal, "once", limits(asks), identities, kind,
     )  # fmt: skip
 
 
@@ -230,3 +249,21 @@ def frozen_again(operation: ModelCallOperation, paused: Paused) -> ModelRequestE
         operation.offered = offered
         return None
     return event
+
+
+def submitted_again(operation: ModelCallOperation, paused: Paused) -> ModelRequestEvent | None:
+    """Return the request that was submitted and is to be attached to, whatever would be sent now; None if unreadable.
+
+    Tools that are gone since are not offered any more: a call of one is one of an unknown tool.
+    """
+    pending = next((each for each in paused.pending if each.kind == "model_call"), None)
+    if pending is None:
+        return None
+    try:
+        request = from_json(pending.arguments_json, ModelRequest)
+    except ValueError:
+        return None
+    operation.offered = operation.offered.narrowed(
+        spec.name for spec in request.tools if spec.name in operation.offered
+    )
+    return operation.freeze(attrs.evolve(operation.event, request=request))

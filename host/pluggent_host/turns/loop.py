@@ -24,7 +24,7 @@ from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
 from pluggent_hookspecs.observations import HookFailed, TextShown, ToolFinished, TurnEnded, TurnStarted
 from pluggent_hookspecs.tools import ToolOutput
 
-from pluggent_host.approvals.pending import Paused, Pending, Waiting
+from pluggent_host.approvals.pending import Paused, Pending, Run, Waiting
 from pluggent_host.common.running import said, uncancelled
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.order import Chain
@@ -35,7 +35,8 @@ from pluggent_host.tools.hosted import HOSTED, hosted_of, hosted_outputs
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, TurnOver
 from pluggent_host.transcript.rebuild import close_call
-from pluggent_host.turns.consent import Consent, Hold, Waits, frozen_again, pending_of
+from pluggent_host.turns.background import RunRecord
+from pluggent_host.turns.consent import Consent, Hold, Waits, frozen_again, pending_of, submitted_again
 from pluggent_host.turns.meter import Meter, Quota
 from pluggent_host.turns.nested import NestedCalls
 from pluggent_host.turns.next_step import (
@@ -94,6 +95,8 @@ class Turn:
         self._value: tuple[Any, ...] = ()
         self._batch: BatchRun | None = None
         self._held: Hold | None = None
+        self._run: RunRecord | None = None
+        self._state = State(parts.meter.limits)
         if waiting is not None:
             paused = waiting.paused
             self.said, self.round, self._so_far = waiting.said, paused.round, paused.so_far
@@ -153,8 +156,10 @@ class Turn:
     async def drive(self, state: State, event: Event | Awaitable[Event]) -> TurnResult[Any]:
         """Go on from *state* with *event* until the turn is over, or waits for a person."""
         try:
+            self._state = state
             state, effect = step(state, event if isinstance(event, EVENTS) else await event)
             while not isinstance(effect, Done | Pause):
+                self._state = state
                 state, effect = step(state, await self._do(effect))
         except BaseException as error:
             self.over(broken_by(error))
@@ -165,25 +170,32 @@ class Turn:
         return self.over(effect)
 
     async def _wait(self, state: State) -> TurnResult[Any]:
-        if self._held is not None:
-            return await self._pause(state, (self._held.pending,), before=self._held.before, warning=self._held.warning)
+        if (held := self._held) is not None:
+            more: dict[str, Any] = {"before": held.before, "warning": held.warning, "run": held.run}
+            now = 1 if held.pending.asks else 0
+            return await self._pause(state, (held.pending,), why=held.why, now=now, **more)
         assert self._batch is not None
         settled = self._batch.settled
         return await self._pause(
             state, self._batch.pending, self._batch.messages, outcomes=settled.outcomes, now=settled.asks
         )
 
-    async def _pause(
-        self, state: State, pending: tuple[Pending, ...], results: Sequence[Message] = (), *, now: int = 1, **more: Any
-    ) -> TurnResult[Any]:
+    def _place(self, round: int, pending: tuple[Pending, ...], at_s: float, *, now: int = 0, **more: Any) -> Paused:
+        """Return what the turn goes on from; asked again when it resumes, the questions of *now* count then."""
         terms = attrs.evolve(self.parts.agent.terms(self.scope), agreed=self.consent.agreed)
-        # Asked again when the turn resumes, the questions of *now* count then.
-        paused = Paused(
-            self.scope.turn_id, time(), self.round, pending, state.progress(), usage=self.meter.usage,
+        return Paused(
+            self.scope.turn_id, at_s, round, pending, self._state.progress(), usage=self.meter.usage,
             elapsed_s=self.meter.spent().elapsed_s, refused=tuple(self.consent.refused),
             counted=self.meter.quota.counted(), so_far=self._so_far, terms=terms,
             asks=max(0, self.meter.asks - now), **more,
         )  # fmt: skip
+
+    async def _pause(
+        self, state: State, pending: tuple[Pending, ...], results: Sequence[Message] = (), *, now: int = 1,
+        why: str = "", **more: Any,
+    ) -> TurnResult[Any]:  # fmt: skip
+        self._state = state
+        paused = self._place(self.round, pending, time(), now=now, **more)
         self.conversation.wait(paused, self.said, results, self.parts.agent.form)
         try:
             self.record.append(paused)
@@ -191,12 +203,13 @@ class Turn:
             self.conversation.close_waiting()  # what is written nowhere does not wait
             raise
         await self.record.commit()  # a person is told that it waits
-        return self.paused(paused)
+        return self.paused(paused, why)
 
-    def paused(self, paused: Paused) -> TurnResult[Any]:
+    def paused(self, paused: Paused, why: str = "") -> TurnResult[Any]:
         """Leave the turn as it is; return what it waits with."""
         self.ended = True
-        detail = "; ".join(f"'{each.name}' needs approval: {each.why}" for each in paused.pending if each.asks)
+        asks = [f"'{each.name}' needs approval: {each.why}" for each in paused.pending if each.asks]
+        detail = "; ".join([why, *asks] if why else asks)
         return attrs.evolve(self.result(Done(Why.PAUSED, detail)), pending=paused.pending)
 
     async def answered(self, answer: Message) -> TurnResult[Any]:
@@ -275,39 +288,58 @@ class Turn:
 
     async def ask_model(self, round: int, warning: str = "", paused: Paused | None = None) -> Event:
         """Send the request of *round*, or keep it until a person has agreed; in *paused* it was made before."""
-        operation = await self._request(round, warning)
+        run = None if paused is None else paused.run
+        operation = await self._request(round, warning, run)
         # What would be sent now may be another request, which is not approved: it takes the usual way.
         frozen = None if paused is None else frozen_again(operation, paused)
+        if frozen is None and paused is not None and run is not None and run.ticket is not None:
+            frozen = submitted_again(operation, paused)
+        event = await self._asked(operation, frozen, warning, run)
+        if isinstance(event, Stopped) and operation.run is not None:
+            await operation.run.cancel()
+        return event
+
+    async def _asked(
+        self, operation: ModelCallOperation, frozen: ModelRequestEvent | None, warning: str, run: Run | None
+    ) -> Event:
         if frozen is not None and (refused := await self.consent.stored_refusal(operation, frozen)) is not None:
             return Stopped(Why.DENIED, refused.deny.tell_user)
         response = await self._reply(operation, frozen)
+        if isinstance(response, Held):
+            return response
         if not isinstance(response, Waits):
             return await self._replied(operation, response)
         asked = response.asked
         pending = pending_of(asked, self.operations.identities(asked.asks))
         if pending is None:
             return Stopped(Why.DENIED, unanswered(asked).deny.tell_user)
-        self._held = Hold(pending, operation.freeze(operation.event).digest, warning)
+        self._held = Hold(pending, operation.freeze(operation.event).digest, warning, run)
         self.round = asked.event.round
         return Held()
 
-    async def _request(self, round: int, warning: str) -> ModelCallOperation:
-        """Return the request of *round*, with the tools that are offered now."""
+    async def _request(self, round: int, warning: str, run: Run | None) -> ModelCallOperation:
+        """Return the request of *round*, with the tools that are offered now, and what *run* is known of it."""
         agent, services = self.parts.agent, self.parts.services
         chain, hook_s = services.chains.by_hook.get("select_tools", ()), services.settings.timeouts.hook_s
         tools = (await agent.offer.latest()).offered
         offered = await select_tools(chain, services.caller, hook_s, self.record, self.scope, tools)
         system = (agent.system,) if agent.system is not None else ()
         warned = (Message.user(warning),) if warning else ()
+        ticket = None if run is None else run.ticket
+        other = ticket is not None and ticket.provider != agent.model.provider.name
+        model = await services.model(f"{ticket.provider}/{ticket.model}") if ticket and other else agent.model
         request = ModelRequest(
-            agent.model.name, (*system, *self.conversation.messages, *warned), offered.specs, agent.parameters,
-            hosted_of(agent.model),
+            model.name, (*system, *self.conversation.messages, *warned), offered.specs, agent.parameters,
+            hosted_of(model),
         )  # fmt: skip
-        return ModelCallOperation(
-            self.record, self.scope, agent.model.provider, agent.model.capability, request, offered, round,
+        operation = ModelCallOperation(
+            self.record, self.scope, model.provider, model.capability, request, offered, round,
             partial(self.meter.left_s, services.settings.timeouts.model_s), self.parts.deltas,
             services.model, self.consent.settle_now,
         )  # fmt: skip
+        operation.doubtful = self.conversation.doubtful.calls.__contains__
+        self._run = RunRecord.begin(operation, model.provider, warning, run, self.record, self.operations, self._place)
+        return operation
 
     async def _replied(self, operation: ModelCallOperation, response: ModelResponse | Stopped) -> Event:
         """Take in the reply to *operation*."""
@@ -341,8 +373,8 @@ class Turn:
 
     async def _reply(
         self, operation: ModelCallOperation, frozen: ModelRequestEvent | None = None
-    ) -> ModelResponse | Stopped | Waits[ModelRequestEvent, ModelResponse]:
-        """Return the reply, why the turn cannot go on, or the request if it waits for a person.
+    ) -> ModelResponse | Stopped | Held | Waits[ModelRequestEvent, ModelResponse]:
+        """Return the reply, why the turn cannot go on, or the request if it waits for a person or for its run.
 
         *frozen* is the request where it was made before. Raises ProviderError and HookError.
         """
@@ -363,8 +395,8 @@ class Turn:
         self,
         operation: ModelCallOperation,
         decided: Granted[ModelRequestEvent, ModelResponse],
-    ) -> ModelResponse | Stopped:
-        started, error, finish = perf_counter(), "", ""
+    ) -> ModelResponse | Stopped | Held:
+        started, error, finish, held = perf_counter(), "", "", False
         try:
             response = await self.operations.perform(decided)
             finish = response.finish_reason
@@ -375,6 +407,9 @@ class Turn:
             return Stopped(Why.DENIED, denied.reason)
         except ProviderError as failure:
             error = str(failure)
+            held = self._waits_for_run(decided.event, failure)
+            if held:
+                return Held()
             await self._keep_partial(operation)
             if failure.kind is ProviderErrorKind.TIMEOUT and self.meter.is_out_of_time():
                 return self._no_time()
@@ -390,7 +425,19 @@ class Turn:
             await uncancelled(self._keep_partial(operation))
             raise
         finally:
-            self.meter.book(operation, self.record, perf_counter() - started, finish, error)
+            if not held:
+                self.meter.book(operation, self.record, perf_counter() - started, finish, error)
+                if operation.run is not None and operation.run.is_live:
+                    await uncancelled(operation.run.cancel())
+
+    def _waits_for_run(self, event: ModelRequestEvent, failure: ProviderError) -> bool:
+        """Let the turn wait for its run, if that may go on in spite of *failure*; say whether it does."""
+        held = None if self._run is None or self.meter.is_out_of_time() else self._run.held(event, failure)
+        if held is None:
+            return False
+        self._held, self.round = held, event.round
+        self.gate.take_back("the reply is to be fetched later")
+        return True
 
     def _no_time(self) -> Stopped:
         return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.meter.limits.wall_s:g})", "wall_s")

@@ -62,9 +62,13 @@ class Meter:
     def book(self, call: ModelCallOperation, record: TurnRecord, elapsed_s: float, finish: str, error: str) -> None:
         """Count and record what *call*, and what was reissued for it, has used."""
         for each in call.calls(elapsed_s, finish, error):
-            self.usage += each.usage
-            record.append(Spending(call.scope.turn_id, each.model, each.usage, each.error))
+            self.add(record, call.scope.turn_id, each.model, each.usage, each.error, call.run_key)
             record.emit(each.event(call.scope, call.event.round))
+
+    def add(self, record: TurnRecord, turn_id: str, model: str, usage: Usage, error: str, run_key: str = "") -> None:
+        """Count and record what was used of *model*; *run_key* is that of a run in the background."""
+        self.usage += usage
+        record.append(Spending(turn_id, model, usage, error, run_key))
 
     @contextmanager
     def person(self) -> Generator[None]:

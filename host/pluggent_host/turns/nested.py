@@ -1,4 +1,4 @@
-"""What a tool is given for one call: facts, and operations below it (a tool, the model, a person, memory).
+"""What a tool is given for one call: facts, and operations below it (a tool, a model, a person, memory).
 
 All of them are under the policies of the turn.
 
@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import itertools
 import json
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -25,10 +25,11 @@ from pluggent_contract_values.tool_output import fit
 from pluggent_function_tools.arguments import ArgumentProblems, canonical
 from pluggent_hookspecs import Json, Value, errors, freeze, thaw
 from pluggent_hookspecs.decisions import Ask
+from pluggent_hookspecs.embeddings import EmbeddingRequest, EmbeddingResponse, EmbeddingRole
 from pluggent_hookspecs.errors import LimitReached, ToolError, ToolErrorKind
 from pluggent_hookspecs.events import ModelRequestEvent, Scope, ToolCallEvent
 from pluggent_hookspecs.memory import MemoryAccess, MemoryHit, MemoryItem, MemoryPage, MemoryQuery
-from pluggent_hookspecs.messages import Message, Role, Text
+from pluggent_hookspecs.messages import Message, Role, Text, Usage
 from pluggent_hookspecs.models import ModelParameters, ModelRequest, ModelResponse
 from pluggent_hookspecs.observations import LOG_LEVELS, QuestionAnswered, ToolLogged, ToolProgressed, ToolStarted
 from pluggent_hookspecs.questions import Accepted, Elicited
@@ -36,6 +37,7 @@ from pluggent_hookspecs.tools import ToolOutput
 from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_host.hooks.caller import Deadline
+from pluggent_host.operations.embedding import EmbeddingOperation, check_request, embedded
 from pluggent_host.operations.model_call import ModelCallOperation, message_digest
 from pluggent_host.operations.operation import (
     Answered,
@@ -46,6 +48,7 @@ from pluggent_host.operations.operation import (
     Settled as SettledCall,
     Unanswered,
 )
+from pluggent_host.operations.token_count import CountOperation, counted
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import Dispatched, Settled
@@ -240,6 +243,25 @@ class CallContext:
     ) -> ModelResponse:
         asked = prompt_of(prompt, system, parameters, ask)
         return await self.__while_alive(lambda: self.__lender.nested_model(self.__call, asked))
+
+    async def count(
+        self, prompt: str | Sequence[Message], *, system: str = "", parameters: ModelParameters | None = None
+    ) -> int:
+        asked = prompt_of(prompt, system, parameters, "")
+        return await self.__while_alive(lambda: self.__lender.nested_count(self.__call, asked))
+
+    async def embed(
+        self,
+        model: str,
+        texts: Iterable[str],
+        *,
+        role: EmbeddingRole = "document",
+        dimensions: int | None = None,
+        truncate: bool = False,
+    ) -> EmbeddingResponse:
+        request = EmbeddingRequest(model, texts, role, dimensions, truncate)
+        check_request(request)
+        return await self.__while_alive(lambda: self.__lender.nested_embedding(self.__call, request))
 
     async def elicit(self, message: str, schema: Mapping[str, Json], *, source: str = "") -> Elicited:
         from pluggent_host.operations.question import question_of  # here and not above: few tools ask
@@ -476,6 +498,34 @@ class NestedCalls:
             outer.ends_turn = outer.ends_turn or call.ends_turn
             turn.meter.book(call, turn.record, perf_counter() - started, finish, failure)
 
+    async def nested_count(self, outer: ToolCallOperation, prompt: Prompt) -> int:
+        """Return the tokens of what ``nested_model`` would ask. Raises Denied, ProviderError and NoTokenCount."""
+        turn, model = self._turn, self._turn.agent.model
+        request = ModelRequest(model.name, prompt.messages, (), prompt.parameters)
+        limit_s = turn.services.settings.timeouts.model_s
+        operation = CountOperation(turn.record, self._scope(outer), self._next_id(outer), model, request, limit_s)
+        with _refusal_below(outer, operation):
+            return await counted(turn.operations, operation, partial(self._settled, outer=outer))
+
+    async def nested_embedding(self, outer: ToolCallOperation, request: EmbeddingRequest) -> EmbeddingResponse:
+        """Return vectors. Raises Denied, ProviderError and ConfigError."""
+        turn, services = self._turn, self._turn.services
+        capability, embedder, own = await services.embedder(request.model)
+        operation = EmbeddingOperation(
+            turn.record, self._scope(outer), self._next_id(outer), (capability, embedder),
+            attrs.evolve(request, model=own), services.settings.timeouts.model_s,
+        )  # fmt: skip
+        failure = ""
+        try:
+            with _refusal_below(outer, operation):
+                return await embedded(turn.operations, operation, partial(self._settled, outer=outer))
+        except BaseException as error:
+            failure = str(error) or type(error).__name__
+            raise
+        finally:
+            if operation.spent != Usage():
+                turn.meter.add(turn.record, turn.scope.turn_id, operation.model, operation.spent, failure)
+
     async def nested_question(self, outer: ToolCallOperation, question: Question) -> Elicited:
         """Return the answer. Raises Denied and LimitReached."""
         from pluggent_host.operations.question import HOOK, Answerers, QuestionOperation  # as in elicit()
@@ -506,6 +556,17 @@ class NestedCalls:
     def nested_memory(self, outer: ToolCallOperation, store: str) -> MemoryAccess:
         settle = partial(self._settled, outer=outer)
         return self._turn.services.memory(store, self._turn.record, self._scope(outer), self._numbers, settle)
+
+
+@contextlib.contextmanager
+def _refusal_below(outer: ToolCallOperation, operation: CountOperation | EmbeddingOperation) -> Generator[None]:
+    """Keep what is for the person out of what the tool, and by it the model, reads of a refusal."""
+    try:
+        yield
+    except errors.Denied as refused:
+        raise errors.Denied(refused.by, refused.tell_model, refused.digest) from refused
+    finally:
+        outer.ends_turn = outer.ends_turn or operation.ends_turn
 
 
 def _facts(data: Json) -> Json:

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 from pluggent_function_tools.structured_output import OutputForm
 from pluggent_hookspecs.decisions import Ask
+from pluggent_hookspecs.embeddings import Embedder
 from pluggent_hookspecs.events import Scope, ToolCallEvent
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message
@@ -52,6 +53,7 @@ class Services:
     memory: Callable[[str, Journal, Scope, Iterator[int], Settle], MemoryAccess]
     watchers: EventStreams
     model: Callable[[str], Awaitable[Model]]
+    embedder: Callable[[str], Awaitable[tuple[str, Embedder, str]]]
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -130,7 +130,9 @@ async def test_a_ledger_of_the_version_before_is_taken_over_with_what_was_used(p
     time = Time()
     assert await is_let(path, time)
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.executescript("DROP TABLE clock; PRAGMA user_version = 1;")
+        connection.executescript(
+            "DROP TABLE clock; DROP INDEX reservation_run; ALTER TABLE reservation DROP COLUMN run; PRAGMA user_version = 1;"
+        )
 
     assert not await is_let(path, time)
     time.now -= DAY_S

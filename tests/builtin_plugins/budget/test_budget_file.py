@@ -330,9 +330,9 @@ def test_a_ledger_of_a_later_version_is_refused(path: Path) -> None:
     with opened(path):
         pass
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 3")
+        connection.execute("PRAGMA user_version = 4")
 
-    with pytest.raises(ConfigError, match="version 3, and this one writes version 2: update pluggent-budget"):
+    with pytest.raises(ConfigError, match="version 4, and this one writes version 3: update pluggent-budget"):
         LedgerFile(path, lambda: 0.0)
 
 

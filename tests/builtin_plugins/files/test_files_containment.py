@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from file_hands import Hands, tree
-from pluggent_files import reach
-from pluggent_files.changes import atomic
 from pluggent_hookspecs import ToolError
+from pluggent_workspace_files import atomic, reach
 
 SECRET = "precious secret\n"
 CALLS = {

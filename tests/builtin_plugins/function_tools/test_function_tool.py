@@ -350,3 +350,37 @@ def test_a_path_in_a_union_with_anything_but_none_is_refused() -> None:
 
     with pytest.raises(TypeError, match=r"parameter 'path': type str \| pathlib\.(_local\.)?Path is not supported"):
         function_tool(either)
+
+
+FLAT_TYPES = (
+    str, int, bool, float, bytes, Any, Level, Path, PurePosixPath, uuid.UUID, Decimal, dt.date, dt.datetime,
+    dt.timedelta, Literal["a", 1], int | None, Path | None, list[int], set[str], Annotated[int, Param(ge=1)],
+    Annotated[str, Param(max_length=2)], Mapping[str, int], Point, Options,
+)  # fmt: skip
+FLAT_VALUES = st.one_of(
+    st.text(max_size=4), st.integers(), st.booleans(),
+    st.sampled_from(
+        ["2020-01-01", "2020-01-01T00:00:00Z", str(uuid.UUID(int=5)), "1.5", "P1D", "YQ==", "a", 1, "\ud800"]
+    ),
+)  # fmt: skip
+
+
+@given(st.sampled_from(FLAT_TYPES), FLAT_VALUES, st.sampled_from(["", "note", "other"]))
+def test_arguments_without_inner_values_are_read_as_all_others_are(kind: Any, value: Any, more: str) -> None:
+    def take(given: Any, note: str = "-", place: Path = Path("here")) -> None: ...
+
+    take.__annotations__ = {"given": kind, "note": str, "place": Path, "return": None}
+    arguments = {"given": value} | ({more: "x"} if more else {})
+
+    def outcome() -> tuple[object, ...]:
+        tool = function_tool(take)
+        try:
+            data = tool.normalise(arguments)
+            return data, tool.bind(data, None).keywords
+        except ArgumentProblems as error:
+            return error.problems
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pluggent_function_tools.function_tool.is_flat", lambda _: False)
+        expected = outcome()
+    assert outcome() == expected

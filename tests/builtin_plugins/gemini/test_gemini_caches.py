@@ -11,8 +11,8 @@ import attrs
 import pytest
 from gemini_server import MODEL, event, sse, text
 from odd_server import OddServer, deltas_of, json_answer, stream_answer
+from pluggent_gemini.generate.provider import GenerateContent
 from pluggent_gemini.plugin import Gemini
-from pluggent_gemini.provider import GenerateContent
 from pluggent_gemini.settings import Settings
 from pluggent_hookspecs import (
     Finished,

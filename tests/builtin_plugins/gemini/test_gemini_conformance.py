@@ -4,7 +4,7 @@ from typing import Any
 
 from odd_server import settings_for
 from pluggent_gemini.plugin import Gemini
-from pluggent_testing.wires import GeminiWire, Made, WireConformance, WireServer, opened
+from pluggent_testing.wires import GeminiWire, InteractionsWire, Made, WireConformance, WireServer, opened
 
 
 def at(server: WireServer, **settings: Any) -> Made:
@@ -25,3 +25,11 @@ class TestGeminiWithoutStreams(WireConformance):
 
     def make_provider(self, server: WireServer) -> Made:
         return at(server, stream=False)
+
+
+class TestInteractions(WireConformance):
+    wire = InteractionsWire()
+    whole_by_stream = True
+
+    def make_provider(self, server: WireServer) -> Made:
+        return at(server, api="interactions")

@@ -10,8 +10,8 @@ import attrs
 import pytest
 from gemini_server import ASKED, MODEL, call, event, signed, sse, text
 from odd_server import OddServer, answer, deltas_of, error_of, json_answer, stream_answer
+from pluggent_gemini.generate.provider import GenerateContent
 from pluggent_gemini.plugin import Gemini
-from pluggent_gemini.provider import GenerateContent
 from pluggent_gemini.settings import Server, Settings, url_of
 from pluggent_hookspecs import (
     Finished,
@@ -273,7 +273,7 @@ async def test_a_token_that_is_refused_is_not_used_again(
     assert (error.kind, error.retryable) == (Kind.AUTHENTICATION, again)
     assert "ya29" not in str(error)
     tokens = vertex.access.identity
-    assert tokens is not None
+    assert isinstance(tokens, GoogleTokens)
     assert tokens.token is None
 
 

@@ -9,9 +9,9 @@ import pytest
 from gemini_schema import problems
 from gemini_server import MODEL, contents, written
 from hypothesis import given, strategies as st
-from pluggent_gemini.conversation import as_they_are, conversation
+from pluggent_gemini.generate.conversation import as_they_are, conversation
+from pluggent_gemini.generate.parts import Pieces
 from pluggent_gemini.model_traits import Model, model_of
-from pluggent_gemini.parts import Pieces
 from pluggent_gemini.settings import Server
 from pluggent_hookspecs import (
     AllowedTools,

@@ -21,7 +21,7 @@ when.arguments.url.url = { host = "*.example.org", port = [443, "8000-8010"] }
 [[plugins.pluggent-permissions.rules]]
 id = "late"
 decision = "ask"
-on = ["memory_read", "model_request"]
+on = ["memory_read", "model_request", "embedding"]
 when.principal = "eve"
 tell_user = "Eve, at this hour?"
 """
@@ -40,7 +40,9 @@ def test_every_rule_and_default_is_shown(config: str, capsys: pytest.CaptureFixt
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "mode observer"
     assert "default  deny   shell" in lines
-    assert lines[-2] == 'rule     ask    late: on ["memory_read", "model_request"]  when {"principal": "eve"}'
+    assert (
+        lines[-2] == 'rule     ask    late: on ["memory_read", "model_request", "embedding"]  when {"principal": "eve"}'
+    )
     assert lines[-1].startswith('rule     allow  pages: when {"tool": "fetch", "arguments": {"url": {"url": {"host": ')
     assert '"port": [443, "8000-8010"]' in lines[-1]
 
@@ -84,6 +86,8 @@ def test_programs_read_the_answer_as_json(config: str, capsys: pytest.CaptureFix
         (["--tool", "a:tool/other", "--effects", "pure"], 0, "allow"),
         (["--model", "openai/x"], 3, "ask"),
         (["--model", "openai/x", "--principal", "bob"], 0, "no opinion"),
+        (["--embedding", "openai/x"], 3, "ask"),
+        (["--embedding", "openai/x", "--principal", "bob"], 0, "no opinion"),
         (["--write", "n", "--principal", "eve"], 0, "no opinion"),
     ],
 )
@@ -97,13 +101,14 @@ def test_the_answer_is_in_the_words_and_the_exit_code(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ([], "say one of --tool, --model, --read and --write"),
+        ([], "say one of --tool, --model, --embedding, --read and --write"),
         (["--tool", "a:tool/x", "--model", "a/b"], "say one of"),
         (["--tool", "fetch"], "'fetch' is not a capability id: write acme-tools:tool/search"),
         (["--tool", "a:tool/x", "--args", "{"], "--args: is not JSON"),
         (["--tool", "a:tool/x", "--args", "[1]"], "expected an object"),
         (["--tool", "a:tool/x", "--effects", "shel"], "unknown shel"),
         (["--model", "gpt"], "'gpt' is not a model"),
+        (["--embedding", "ada"], "'ada' is not a model: write embedder/model"),
         (["--tol", "x"], "unrecognized arguments"),
     ],
 )

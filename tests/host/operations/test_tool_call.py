@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 from fake_plugins import Person, plugin
 from places import Stuck
-from pluggent_hookspecs import Allow, Deny, Message, ModelResponse, ToolContext, ToolError, ToolOutput, tool
+from pluggent_hookspecs import Allow, Deny, Message, ModelResponse, ToolContext, ToolError, ToolOutput, hookimpl, tool
 from pluggent_hookspecs.messages import Image, Text, ToolCall
 from pluggent_hookspecs.observations import ToolProgressed
-from pluggent_host import Limits
+from pluggent_host import Host, Limits
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_host.transcript.entries import Settled
 from pluggent_host.turns.next_step import Why
@@ -249,3 +249,28 @@ async def test_progress_is_told_from_any_thread():
 
     (event,) = recorder.of(ToolProgressed)
     assert (event.name, event.done, event.total, event.message) == ("work", 1, 2, "half")
+
+
+async def test_the_digest_of_a_call_tells_long_arguments_apart():
+    digests = []
+
+    class Watching:
+        @hookimpl
+        def decide_tool_call(self, event):
+            digests.append(event.digest)
+
+    @tool(effects=())
+    def measure(text: str) -> int:
+        """Count characters."""
+        return len(text)
+
+    texts = ("a" * 200_000, "a" * 199_999 + "b", "b" + "a" * 199_999, "a" * 200_000)
+    for text in texts:
+        async with (
+            Host.open(tools=[measure], policies=[Watching()]) as host,
+            await host.session(id="one") as session,
+        ):
+            await session.call_tool("measure", {"text": text})
+
+    assert len(set(digests)) == 3
+    assert digests[0] == digests[3]

@@ -19,8 +19,8 @@ from fork_server import MODULE, Forked, server_for
 
 PATIENCE_S = 30.0
 NOT_BY_DEFAULT = (
-    "pluggent-audit,pluggent-budget,pluggent-mcp,pluggent-office-hours,pluggent-ollama,pluggent-permissions,"
-    "pluggent-redact"
+    "pluggent-audit,pluggent-budget,pluggent-mcp,pluggent-office-hours,pluggent-ollama,pluggent-openai-media,"
+    "pluggent-permissions,pluggent-redact"
 )
 """What is installed beside the tests, and not with ``pluggent`` itself."""
 EVIL = "\x1b]0;title\x07\x9b2J\u202e\r\x00"
@@ -65,6 +65,13 @@ def started(
         return Forked(server, arguments, env=environ, **options)
     wrapper = ["/bin/sh", "-c", script, "sh"] if script else []
     return subprocess.Popen([*wrapper, *COMMAND, *arguments], env=environ, start_new_session=True, **options)
+
+
+def words_to_fork(program: Path | None, *arguments: str) -> list[str]:
+    """Return the words with which another process starts *program*, or the command for None, by fork."""
+    server = server_for(usual_environ())
+    assert server is not None
+    return server.words(program, *arguments)
 
 
 class Cli:

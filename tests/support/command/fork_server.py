@@ -5,6 +5,9 @@ loop. Each run is a real process: own session, own terminal, real signals and ex
 interpreter does before the first import cannot be done after a fork: a run that has variables for
 it other than the server's, modules of its own in place of imported ones, or modules in its working
 directory gets an interpreter of its own.
+
+A process that is not a test's own, such as an MCP client, starts the command or a program of the tests by
+fork with the words of ``ForkServer.words``: see forked.py.
 """
 
 import atexit
@@ -14,7 +17,9 @@ import importlib.util
 import json
 import os
 import pkgutil
+import runpy
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -22,12 +27,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Generator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn, Self
 
 MODULE = "pluggent_cli"
 """What ``python -m`` runs."""
@@ -35,6 +41,9 @@ PREFIX = "pluggent_"
 """What the packages are called that the server imports."""
 FIRST_USED = ("anyio._backends._asyncio", "cattrs.strategies", "prompt_toolkit.input.vt100", "prompt_toolkit.shortcuts")
 """Modules of libraries that are imported when they are first used, by many of the runs."""
+USED_BY_PROGRAMS = ("mcp.server.mcpserver", "mcp.server.subscriptions", "uvicorn")
+"""The same for programs of the tests; imported when the first one is started."""
+FORKED = Path(__file__).with_name("forked.py")
 _INTERPRETER = ("PYTHON", "LC_", "LANG")
 _RUN_AT_THE_START = {"sitecustomize", "usercustomize"}
 _LENGTH = struct.Struct("!I")
@@ -48,9 +57,14 @@ class ForkServer:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         own, its = socket.socketpair()
-        with its:
+        self._folder = tempfile.mkdtemp(prefix="pluggent-fork-")
+        self._door = f"{self._folder}/door"
+        with its, socket.socket(socket.AF_UNIX) as door:
+            door.bind(self._door)
+            door.listen()
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(its.fileno())], env=environ, pass_fds=[its.fileno()],
+                [sys.executable, __file__, str(its.fileno()), str(door.fileno())], env=environ,
+                pass_fds=[its.fileno(), door.fileno()],
                 start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
         self._control = own
@@ -62,16 +76,25 @@ class ForkServer:
         places = environ.get("PYTHONPATH") or os.sep
         return _interpreter(environ) == self._started_with and all(map(os.path.isabs, places.split(os.pathsep)))
 
+    def words(self, program: Path | None, *arguments: str) -> list[str]:
+        """Return the words with which any process starts *program*, or the command for None, by fork."""
+        return [sys.executable, "-I", "-S", str(FORKED), self._door, str(program or ""), *arguments]
+
     def ask(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
         """Have a process started. The last of *descriptors* is where its id and its end are written to."""
         data = json.dumps(request).encode()
         socket.send_fds(self._control, [_LENGTH.pack(len(data))], descriptors)
         self._control.sendall(data)
 
+    def of_others(self) -> set[str]:
+        """Return the processes that were started through the door, by one that lives."""
+        return {f"process {file.name}" for file in Path(self._folder).iterdir()}
+
     def close(self) -> None:
         """End the server, and what it has started."""
         self._control.close()
         self._process.wait(30)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class Forked(subprocess.Popen[Any]):
@@ -97,7 +120,7 @@ class Forked(subprocess.Popen[Any]):
         os.umask(mask)
         request = {
             "arguments": args, "cwd": str(cwd), "environ": environ, "terminal": self._terminal, "umask": mask,
-            "first": self._first, "files": self._files,
+            "first": self._first, "files": self._files, "program": "",
         }  # fmt: skip
         reader, writer = os.pipe()
         self._ended = open(reader, "rb", buffering=0)  # noqa: SIM115, PTH123 (closed at the end of the process)
@@ -155,17 +178,28 @@ def close_server() -> None:
 
 def children() -> set[str]:
     """Return this process's children and those of its server, without it; nothing where the system lists none."""
-    servers = {str(server.pid) for server in _servers}
-    found = set[str]().union(*map(_children, ("self", *servers)))
-    return {f"process {child}" for child in found - servers}
+    servers = {f"process {server.pid}" for server in _servers}
+    return (_children("self") - servers) | forked()
+
+
+def forked() -> set[str]:
+    """Return the children of this process's server, but for those that belong to another process, which lives."""
+    return set[str]().union(*(_children(str(server.pid)) - server.of_others() for server in _servers))
 
 
 def _children(process: str) -> set[str]:
-    found: set[str] = set()
-    for file in Path(f"/proc/{process}/task").glob("*/children"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
-            found.update(file.read_text("ascii").split())
-    return found
+    found: set[bytes] = set()
+    # Asked twice for every test: pathlib takes six times as long.
+    with suppress(FileNotFoundError, ProcessLookupError):  # a system that lists none
+        for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+                descriptor = os.open(f"/proc/{process}/task/{thread}/children", os.O_RDONLY)
+                try:
+                    while data := os.read(descriptor, 65_536):
+                        found.update(data.split())
+                finally:
+                    os.close(descriptor)
+    return {f"process {int(child)}" for child in found}
 
 
 def _interpreter(environ: Mapping[str, str]) -> dict[str, str]:
@@ -187,6 +221,8 @@ class _Request(NamedTuple):
     """Python that runs first, in place of what no test may write or could wait for."""
     files: dict[str, str]
     """Files in place of the standard descriptors with these numbers."""
+    program: str
+    """The file of a program of the tests; the command, if there is none."""
 
 
 class _Child(Exception):  # noqa: N818 (no error: the way out of the server's loop)
@@ -196,21 +232,57 @@ class _Child(Exception):  # noqa: N818 (no error: the way out of the server's lo
         self.request = request
 
 
-def serve(control: socket.socket) -> None:
+def serve(control: socket.socket, door: socket.socket) -> None:
     """Start processes until the other side closes. Raises _Child in each of them."""
     running: dict[int, int] = {}
-    with control, _woken_by_children() as woken:
-        both: list[Any] = [control, woken]
+    with control, door, _woken_by_children() as woken, _Lines(Path(door.getsockname()).parent) as lines:
         while True:
-            ready = select.select(both, [], [])[0]
+            waited: list[Any] = [control, door, woken, *lines.open]
+            ready = select.select(waited, [], [])[0]
             if woken in ready:
                 os.read(woken, 4096)
                 _report(running)
-            if control in ready and not _start(control, woken, running):
+            for line in set(lines.open).intersection(ready):
+                lines.end(line, running)
+            if door in ready:
+                lines.begin(door.accept()[0], running)
+            if control in ready and not _start(control, running):
                 break
     for process in running:
         with suppress(ProcessLookupError):
             os.killpg(process, signal.SIGKILL)
+
+
+class _Lines:
+    """Connections of those that started a process through the door: when one closes, its process is told to end.
+
+    Until then *folder* has a file with the name of the process.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.open: dict[socket.socket, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for line in self.open:
+            line.close()
+
+    def begin(self, line: socket.socket, running: dict[int, int]) -> None:
+        """Start the process that is asked for on *line*."""
+        self.open[line] = 0
+        self.open[line] = process = _start(line, running)
+        (self._folder / str(process)).touch()
+
+    def end(self, line: socket.socket, running: Mapping[int, int]) -> None:
+        """Close *line*, and tell its process to end if it runs."""
+        process = self.open.pop(line)
+        line.close()
+        (self._folder / str(process)).unlink()
+        if process in running:
+            os.killpg(process, signal.SIGTERM)
 
 
 @contextmanager
@@ -244,20 +316,23 @@ def _report(running: dict[int, int]) -> None:
         os.close(ended)
 
 
-def _start(control: socket.socket, woken: int, running: dict[int, int]) -> bool:
+def _start(control: socket.socket, running: dict[int, int]) -> int:
+    """Start what is asked for, and return its id; 0 if the other side has closed."""
     head, descriptors, _, _ = socket.recv_fds(control, _LENGTH.size, 4)
     if not head:
-        return False
+        return 0
     data = b""
     while len(data) < _LENGTH.unpack(head)[0]:
         data += control.recv(65_536)
     request = _Request(**json.loads(data))
+    if request.program:
+        _import_for_programs()
     process = os.fork()
     if process:
         running[process] = descriptors.pop()
         for descriptor in descriptors:
             os.close(descriptor)
-        return True
+        return process
     for other in running.values():
         os.close(other)
     _become(request, descriptors)
@@ -285,11 +360,21 @@ def _become(request: _Request, descriptors: list[int]) -> None:
         os.close(descriptor)
 
 
-def run(request: _Request) -> NoReturn:
-    """Run the command as ``python -m`` does, and end as an interpreter does."""
+def run(request: _Request, started_with: Mapping[str, str]) -> NoReturn:
+    """Run the command as ``python -m`` does, or a program as ``python`` does; end as an interpreter does."""
+    main = _program(request) if request.program else _command(request, started_with)
+    _open_streams()
+    try:
+        sys.exit(main())
+    except SystemExit as ending:
+        _end_at_once(ending.code)
+        raise
+
+
+def _command(request: _Request, started_with: Mapping[str, str]) -> Callable[[], Any]:
     main = f"{MODULE}.__main__"
     places = [place for place in request.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-    if _interpreter_wanted(request.cwd, places):
+    if _interpreter(request.environ) != started_with or _interpreter_wanted(request.cwd, places):
         os.execve(sys.executable, [sys.executable, "-m", MODULE, *request.arguments], request.environ)  # noqa: S606
     exec(request.first, {})  # noqa: S102 (the tests' own)
     sys.path[:0] = dict.fromkeys(places)
@@ -298,14 +383,26 @@ def run(request: _Request) -> NoReturn:
     assert spec is not None
     sys.argv = [str(spec.origin), *request.arguments]
     sys.orig_argv = [sys.executable, "-m", MODULE, *request.arguments]
+    return importlib.import_module(f"{MODULE}.main").main
+
+
+def _program(request: _Request) -> Callable[[], Any]:
+    warnings.simplefilter("ignore")  # the server's own are errors
+    sys.path.insert(0, str(Path(request.program).parent))
+    sys.argv = [request.program, *request.arguments]
+    sys.orig_argv = [sys.executable, *sys.argv]
+
+    def main() -> int:
+        runpy.run_path(request.program, run_name="__main__")
+        return 0
+
+    return main
+
+
+def _open_streams() -> None:
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         setattr(sys, name, _stream(name, number, mode))
         setattr(sys, f"__{name}__", getattr(sys, name))
-    try:
-        sys.exit(importlib.import_module(f"{MODULE}.main").main())
-    except SystemExit as ending:
-        _end_at_once(ending.code)
-        raise
 
 
 def _interpreter_wanted(cwd: str, places: list[str]) -> bool:
@@ -350,6 +447,11 @@ def _import_all() -> None:
                     importlib.import_module(module.name)
 
 
+def _import_for_programs() -> None:
+    for name in USED_BY_PROGRAMS:
+        importlib.import_module(name)
+
+
 def _run_once() -> None:
     """Run a turn: what the first one imports, compiles and caches, every process then has."""
     for name in FIRST_USED:
@@ -361,7 +463,9 @@ def _run_once() -> None:
 
 
 def _main() -> None:
-    with socket.socket(fileno=int(sys.argv[1])) as control:
+    started_with = _interpreter(os.environ)
+    control, door = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
+    with control, door:
         del sys.path[0]  # this folder
         _import_all()
         _run_once()
@@ -369,12 +473,12 @@ def _main() -> None:
         gc.freeze()
         assert threading.active_count() == 1
         try:
-            serve(control)
+            serve(control, door)
         except _Child as child:
             request = child.request
         else:
             return
-    run(request)
+    run(request, started_with)
 
 
 if __name__ == "__main__":

@@ -112,10 +112,20 @@ def pending_document(pending: Sequence[Pending]) -> list[dict[str, Any]]:
     ]
 
 
-def say_paused(console: Console, session: str, pending: Sequence[Pending], options: argparse.Namespace) -> None:
-    """Show the requests of a paused turn on standard error, and the one line that approves and resumes."""
+def say_paused(
+    console: Console, session: str, pending: Sequence[Pending], options: argparse.Namespace, why: str = ""
+) -> None:
+    """Show the requests of a paused turn on standard error, and the one line that approves and resumes.
+
+    *why* is what the turn waits for where it asks nothing.
+    """
     asking = [each for each in pending if each.asks]
     ink = console.err_ink
+    resume = shlex.join(["pluggent", "resume", session, *_again(options)])
+    if not asking:
+        console.error(f"{ink('yellow', 'paused:')} {escape_all(why)}")
+        console.error(escape_controls(f"to fetch the reply: {resume}"))
+        return
     what = "call" if all(each.kind == "tool_call" for each in asking) else "request"
     console.error(f"{ink('yellow', 'paused:')} {len(asking)} {what}{'s' * (len(asking) != 1)} waiting for an approval")
     for each in asking:
@@ -125,7 +135,6 @@ def say_paused(console: Console, session: str, pending: Sequence[Pending], optio
             console.error(f"  {line}")
     # By what will run, not by the call's name: the line approves nothing else, whatever happens meanwhile.
     requests = " ".join(each.digest[:SHORT] for each in asking)
-    resume = shlex.join(["pluggent", "resume", session, *_again(options)])
     console.error(escape_controls(f"approve: pluggent approvals approve {session} {requests} && {resume}"))
 
 

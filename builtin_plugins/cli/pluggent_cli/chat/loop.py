@@ -241,7 +241,7 @@ class Talk:
                 # Here and not above: most turns do not pause.
                 from pluggent_cli.approvals.view import say_paused
 
-                say_paused(self.console, self.session.id, result.pending, self.options)
+                say_paused(self.console, self.session.id, result.pending, self.options, result.detail)
             case Why.WAITING:
                 self.console.note(ink("dim", f"a tool waits for your answer; give it {answer_with}"))
             case Why.INVALID_OUTPUT:

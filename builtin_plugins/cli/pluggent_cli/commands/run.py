@@ -120,6 +120,8 @@ async def _turn(
     keys: Keys,
 ) -> int:
     async with open_talk(setup, options, console, keys, pausing=True) as talk:
+        if talk.session.paused and not talk.session.pending:
+            await _fetched(talk, console)
         if talk.session.paused:
             _check_withdrawing(talk, options)
             console.note(console.err_ink("yellow", "note: what waited for an approval here is withdrawn by this"))
@@ -139,6 +141,12 @@ async def _turn(
         if says_where and result.why is not Why.PAUSED:
             talk.say_where(_GO_ON)
     return code
+
+
+async def _fetched(talk: Talk, console: Console) -> None:
+    """Let the last turn come to its end, whose reply is made in the background, or whose process ended."""
+    console.note("the last turn here is not over; it goes on first")
+    await talk.resume()
 
 
 def _check_withdrawing(talk: Talk, options: argparse.Namespace) -> None:

@@ -114,5 +114,6 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "metadata": _texts_by_name,
     "headers": _texts_by_name,
     "cache": _text,
+    "background": _boolean,
 }
 """Every field of ModelParameters but output_schema, which --schema is for, timeouts and extra."""

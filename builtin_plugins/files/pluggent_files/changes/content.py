@@ -9,12 +9,22 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pluggent_hookspecs import CallPreview, Json, ToolContext, ToolError, ToolOutput, UndoCall
+from pluggent_workspace_files import atomic
+from pluggent_workspace_files.reach import (
+    Place,
+    Reach,
+    check_regular,
+    content,
+    open_entry,
+    open_folder,
+    state_of,
+    unreachable,
+)
 
-from pluggent_files.changes import atomic, diff
+from pluggent_files.changes import diff
 from pluggent_files.changes.diff import Diff
 from pluggent_files.changes.edits import edited
 from pluggent_files.edit_type import Edit
-from pluggent_files.reach import Place, Reach, check_regular, content, open_entry, open_folder, state_of, unreachable
 from pluggent_files.seen import Seen
 from pluggent_files.settings import FilesSettings
 from pluggent_files.text import Text, amount, binary_type, clean, decode, line_end, numbered
@@ -70,7 +80,7 @@ class Files:
     """The files that one call changes, for one session. A preview looks at what the call may not reach yet."""
 
     def __init__(self, context: ToolContext, settings: FilesSettings, seen: Seen, *, is_preview: bool = False) -> None:
-        self.reach = Reach(context, settings)
+        self.reach = Reach(context, settings.folders)
         self._is_preview = is_preview
         self._session = context.session_id
         self._settings = settings

@@ -10,10 +10,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from pluggent_hookspecs import CallPreview, ToolContext, ToolError, ToolOutput, UndoCall
-
-from pluggent_files.changes import atomic, trash
-from pluggent_files.changes.content import NO_FILE, digest_of, undo_content
-from pluggent_files.reach import (
+from pluggent_workspace_files import atomic
+from pluggent_workspace_files.reach import (
     Place,
     Reach,
     content,
@@ -25,6 +23,9 @@ from pluggent_files.reach import (
     state_of,
     unreachable,
 )
+
+from pluggent_files.changes import trash
+from pluggent_files.changes.content import NO_FILE, digest_of, undo_content
 from pluggent_files.seen import Seen
 from pluggent_files.settings import FilesSettings
 from pluggent_files.text import amount
@@ -68,7 +69,7 @@ class Mover:
     """Moves and deletes for one call."""
 
     def __init__(self, context: ToolContext, settings: FilesSettings, seen: Seen) -> None:
-        self._reach = Reach(context, settings)
+        self._reach = Reach(context, settings.folders)
         self._session = context.session_id
         self._settings = settings
         self._seen = seen

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from pluggent_hookspecs import private_folder
+from pluggent_workspace_files.reach import NOFOLLOW
 
-from pluggent_files.reach import NOFOLLOW
 from pluggent_files.settings import Trash
 
 _DESKTOP = ("XDG_CURRENT_DESKTOP", "WAYLAND_DISPLAY", "DISPLAY")

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pluggent_files.reach import SEPARATOR, open_below, open_folder, open_named
+from pluggent_workspace_files.reach import SEPARATOR, open_below, open_folder, open_named
+
 from pluggent_files.search.expressions import Expression, compiled as compiled_expression
 
 IGNORE_FILE = ".gitignore"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from pluggent_hookspecs import ToolContext, ToolError, ToolOutput
+from pluggent_workspace_files.reach import Place, Reach, kind_of, opened_folder
 
-from pluggent_files.reach import Place, Reach, kind_of, opened_folder
 from pluggent_files.search.glob import matcher
 from pluggent_files.search.walk import Entry, Walk
 from pluggent_files.settings import FilesSettings

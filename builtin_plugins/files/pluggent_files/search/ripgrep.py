@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from pluggent_files.reach import is_below
+from pluggent_workspace_files.reach import is_below
 
 PIECE = 1 << 16
 POLL_MS = 100

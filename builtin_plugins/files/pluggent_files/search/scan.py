@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from pluggent_files.reach import PIECE
+from pluggent_workspace_files.reach import PIECE
+
 from pluggent_files.search.patterns import Pattern
 from pluggent_files.text import is_binary
 

@@ -9,8 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from pluggent_hookspecs import ToolContext, ToolOutput
-
-from pluggent_files.reach import (
+from pluggent_workspace_files.reach import (
     SEPARATOR,
     Place,
     Reach,
@@ -21,6 +20,7 @@ from pluggent_files.reach import (
     opened_folder,
     unreachable,
 )
+
 from pluggent_files.search.glob import matcher
 from pluggent_files.search.listing import stopped
 from pluggent_files.search.patterns import Pattern, pattern

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from pluggent_files.reach import Place, Reach, kind_of, open_below, open_folder, unreachable
+from pluggent_workspace_files.reach import Place, Reach, kind_of, open_below, open_folder, unreachable
+
 from pluggent_files.search.ignore import IGNORE_FILE, Ignored, Rules, read_rules, rules_above
 
 DEEPEST = 100

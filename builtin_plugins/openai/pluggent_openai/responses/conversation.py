@@ -24,6 +24,7 @@ from pluggent_hookspecs import (
     ToolCall,
     VendorPart,
 )
+from pluggent_provider_http.left_out import thinking_note, thoughts_in
 from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_openai.chat.content import Shown, custom_input, has_point, mark, unmarked_note
@@ -108,8 +109,7 @@ class Said:
     def notes(self) -> tuple[str, ...]:
         """Return what a person is told of it."""
         found: list[str] = []
-        if self.dropped:
-            found.append(f"the thinking of {_replies(self.dropped)} was left out: {_LEFT}")
+        found += thinking_note(self.dropped, _LEFT)
         if self.left:
             found.append(f"items of the vendor in {_replies(self.left)} were left out: {_LEFT}")
         if self.stale:
@@ -235,7 +235,8 @@ class Conversation:
         """Return *items*, which are what is sent of a reply, and whatever there is more to say of them."""
         encoded = _encode(items)[1:-1]
         kinds = {item.get("type") for item in items}
-        dropped = bool(thoughts_of(own)) and "reasoning" not in kinds
+        thinks = bool(thoughts_of(own)) or thoughts_in(message) > 0
+        dropped = thinks and "reasoning" not in kinds
         parts = sum(isinstance(part, VendorPart) and part.vendor == VENDOR for part in message.content)
         left = parts > sum(item.get("type") not in WORDED and "type" in item for item in items)
         if not (sent or dropped or left or not encoded or COMPACTION in kinds or "mcp_call" in kinds):

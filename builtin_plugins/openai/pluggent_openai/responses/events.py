@@ -96,6 +96,8 @@ class Events:
         before: Callable[[ModelRequest], str] = untold,
     ) -> None:
         self.done = False
+        self.ended = False
+        """Whether the server has said how the reply ended: well, cut off, failed or cancelled."""
         self._items = Items(request, server, before)
         self._faults = faults
         self._notes = notes
@@ -105,6 +107,16 @@ class Events:
         self._last = b""
         self._chances: list[Any] = []
         self._before: _Before | None = None
+
+    @property
+    def number(self) -> int:
+        """The number of the last event, -1 before the first that has one."""
+        return self._number
+
+    @property
+    def waits(self) -> bool:
+        """Whether the server has not begun to make the reply."""
+        return self._number < 0 or as_text(self._response.get("status")) == UNFINISHED[0]
 
     @property
     def complete(self) -> bool:
@@ -170,6 +182,7 @@ class Events:
     def take_whole(self, body: bytes, batch: Batch) -> None:
         """Read a reply that came at once. Raises ProviderError and MalformedError."""
         answer = as_object(decode_whole(body), "the answer")
+        self.ended = as_text(answer.get("status")) not in UNFINISHED
         check_end(answer, self._faults)
         if not isinstance(answer.get("output"), list):
             raise MalformedError("it has no output")
@@ -212,6 +225,7 @@ class Events:
             self._before = _Before(str(event["type"]), place, number, pieces, _SHOWN[field])
 
     def _take_end(self, answer: Object, status: str, batch: Batch) -> None:
+        self.ended = True
         said = as_text(answer.get("status"))
         self._response = {**answer, "status": status if said in ("", *UNFINISHED) else said}
         usage = usage_of(answer)

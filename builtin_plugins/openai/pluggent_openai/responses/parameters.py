@@ -21,7 +21,7 @@ _OWNED: Mapping[str, str] = {
     "messages": "they are ModelRequest.messages",
     "tools": "they are ModelRequest.tools; ToolSpec.extra['openai_responses'] says what only this wire knows of one",
     "stream": "stream() asks for a stream, complete() does not",
-    "background": "a reply is waited for",
+    "background": "it is parameters.background",
     "conversation": "each request has the whole conversation",
     "previous_response_id": "each request has the whole conversation",
     "extra_headers": "headers belong into the server's setting 'headers'",
@@ -63,7 +63,9 @@ def fields_of(
     if tools:
         _add_tool_fields(found, request, dialect)
     _add_extra(found, parameters.extra)
-    found = {**fields, "store": fields.get("store", False), **found}
+    found = {**fields, **found}
+    if found.setdefault("store", parameters.background) is False and parameters.background:
+        raise UnsendableError("parameters.background: what is not stored cannot be fetched later; leave out 'store'")
     if stream:
         found["stream"] = True
     else:
@@ -88,6 +90,8 @@ def _sampling(parameters: ModelParameters, dialect: Dialect) -> dict[str, Any]:
     if parameters.service_tier is not None:
         given[has_field("service_tier", known=dialect.service_tier)] = parameters.service_tier
     given |= cache_options(parameters, dialect)
+    if parameters.background:
+        given[has_field("background", known=dialect.background)] = True
     if parameters.metadata:
         given[has_field("metadata", known=dialect.metadata)] = checked_metadata(parameters.metadata)
     return {name: value for name, value in given.items() if value is not None}

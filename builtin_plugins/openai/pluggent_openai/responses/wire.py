@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from pluggent_hookspecs import ModelRequest, ModelResponse
-from pluggent_provider_http.reply_reader import ReplyEvents
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.dialects import Dialect
@@ -23,7 +22,7 @@ class ResponsesWire:
 
     def __init__(self, dialect: Dialect, target: str, server: Server) -> None:
         self._target = target
-        fields: dict[str, Any] = {"store": server.store}
+        fields: dict[str, Any] = {"store": True} if server.store else {}
         if server.compaction:
             fields["context_management"] = [{"type": "compaction", "compact_threshold": server.compaction}]
         hosted = declared(server.server_tools)
@@ -41,7 +40,7 @@ class ResponsesWire:
         """Return what asks how many tokens *request* has."""
         return self._writer.encode_count(request, faults)
 
-    def events(self, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ReplyEvents:
+    def events(self, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> Events:
         """Return what reads a stream."""
         return Events(request, self._target, faults, notes, self._writer.before)
 

@@ -35,7 +35,8 @@ class Piece:
     ``turn`` is the message alone as a turn of the request, empty if it says nothing. ``calls``
     are ids that results have to follow, ``answers`` the id that a result is for; ``opened`` and
     ``closed`` are ids of the vendor's own tools. ``marks`` counts the cache points that the
-    application set. ``fields`` are the vendor's own, other than role and content.
+    application set. ``fields`` are the vendor's own, other than role and content. ``dropped`` says that thinking
+    was left out.
     """
 
     role: Literal["user", "assistant", "system", "tool"]
@@ -47,6 +48,7 @@ class Piece:
     marks: int = 0
     thinks: bool = False
     fields: Mapping[str, Any] | None = None
+    dropped: bool = False
 
     @property
     def blocks(self) -> bytes:
@@ -111,7 +113,8 @@ class Conversation:
 
     ``system`` are blocks joined by commas, ``turns`` messages of the request, ``users`` the places
     of the user's last two among them, the last one first. ``marks`` counts the cache points that
-    the application set; ``replied`` says that there is a reply, ``thinks`` that thinking goes back.
+    the application set; ``replied`` says that there is a reply, ``thinks`` that thinking goes back, and
+    ``dropped`` counts the replies of which some was left out.
     """
 
     system: bytes
@@ -120,6 +123,7 @@ class Conversation:
     marks: int = 0
     replied: bool = False
     thinks: bool = False
+    dropped: int = 0
 
 
 def conversation(messages: Sequence[Message], wire: BlockWire, *, system_turns: bool) -> Conversation:
@@ -142,7 +146,8 @@ def conversation(messages: Sequence[Message], wire: BlockWire, *, system_turns: 
     if not turns:
         raise UnsendableError("no message says anything; the API wants at least one with content")
     marks = sum([piece.marks for piece in pieces])
-    return Conversation(system, turns, users, marks, len(turns) > 1, True in [piece.thinks for piece in pieces])
+    thinks, dropped = True in [piece.thinks for piece in pieces], sum([piece.dropped for piece in pieces])
+    return Conversation(system, turns, users, marks, len(turns) > 1, thinks, dropped)
 
 
 def _as_they_are(pieces: Sequence[Piece], start: int, wire: BlockWire) -> list[bytes] | None:

@@ -312,7 +312,7 @@ _WORDS = {
     "transform_input": ("said",),
     "transform_output": ("reply", "shown"),
     "transform_model_response": ("reply", "answer"),
-    "transform_embedding_response": ("answer",),
+    "transform_embedding_response": ("vector",),
     "transform_delta": ("reply",),
     "transform_tool_result": ("result", "shown"),
     "transform_memory_result": ("kept",),

@@ -22,6 +22,9 @@ from pluggent_testing.fakes import Reply, call
 from pluggent_testing.paths.probes import ANSWERED, plugin
 from pluggent_testing.paths.stage import Log, Stage
 
+TEXTS = ("given-one", "given-two")
+"""What is embedded."""
+
 # ---- replies ----------------------------------------------------------------------------
 
 
@@ -89,6 +92,16 @@ async def nested_model(context: ToolContext, on: Stage) -> str:
     return (await context.call_model("a question", system="be brief")).message.text
 
 
+async def nested_count(context: ToolContext, on: Stage) -> str:
+    """Let the vendor count the tokens of a question."""
+    return str(await context.count("a question", system="be brief"))
+
+
+async def nested_embed(context: ToolContext, on: Stage) -> str:
+    """Embed two texts."""
+    return (await context.embed("paths/m", TEXTS)).model
+
+
 async def nested_memory(context: ToolContext, on: Stage) -> str:
     """Use memory."""
     return await remembered(on, context.memory("paths"))
@@ -107,8 +120,9 @@ async def nested_agreed(context: ToolContext, on: Stage) -> str:
 
 
 async def nested_all(context: ToolContext, on: Stage) -> str:
-    """Ask the model and a person, call another tool, and use memory."""
-    answer = f"{await nested_model(context, on)} {await nested_question(context, on)}"
+    """Ask the model, its vendor, an embedder and a person, call another tool, and use memory."""
+    counted = f"{await nested_count(context, on)} {await nested_embed(context, on)}"
+    answer = f"{await nested_model(context, on)} {counted} {await nested_question(context, on)}"
     return f"{answer} {await nested_tool(context, on)} {await nested_memory(context, on)}"
 
 

@@ -262,7 +262,7 @@ def without_approvers(plugins: Iterable[object]) -> Iterator[object]:
 
 # ---- changing ---------------------------------------------------------------------------
 
-SECRET = ("said", "reply", "answer", "result", "shown", "kept", "item")
+SECRET = ("said", "reply", "answer", "result", "shown", "kept", "item", "given", "vector")
 """How texts begin that something of ours has made; ``clean`` is what a transform makes of them."""
 
 ANSWERED = "Oslo"

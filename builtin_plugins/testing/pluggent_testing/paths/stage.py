@@ -259,7 +259,7 @@ class PathEmbedder(ScriptedEmbedder):
 
     async def embed(self, request: EmbeddingRequest) -> EmbeddingResponse:
         self._log.note("embedded", request)
-        return attrs.evolve(await super().embed(request), model="answer-vectors")
+        return attrs.evolve(await super().embed(request), model="vector-two")
 
 
 _UNUSABLE = ProviderError(ProviderErrorKind.AUTHENTICATION, "no entry", provider="paths")

@@ -64,8 +64,8 @@ SILENT_CALL: tuple[Operation, ...] = (TURN, *ROUND, TOOL, *ROUND, OUTPUT)
 MEMORY: tuple[Operation, ...] = (WRITE, WRITE, READ, READ, READ)
 MEMORY_ACCESS = tuple(f"MemoryAccess.{name}" for name in ("save", "delete", "get", "list", "search"))
 SYNC_MEMORY = tuple(name.replace("MemoryAccess", "SyncMemory") for name in MEMORY_ACCESS)
-BELOW_ALL: tuple[Operation, ...] = (MODEL, QUESTION, TOOL, *MEMORY)
-BELOW_TOOL = tuple(f"ToolContext.{name}" for name in ("call_tool", "call_model", "elicit", "memory"))
+BELOW_ALL: tuple[Operation, ...] = (MODEL, COUNT, EMBED, QUESTION, TOOL, *MEMORY)
+BELOW_TOOL = tuple(f"ToolContext.{name}" for name in ("call_tool", "call_model", "count", "embed", "elicit", "memory"))
 PAUSING = {"on_ask": "pause"}
 
 # ---- turns ------------------------------------------------------------------------------
@@ -192,6 +192,14 @@ BELOW = (
         plugins=parts.agreeing,
     ),
     EntryPath(
+        "nested-count", ("ToolContext.count",), {"api": SILENT_CALL, "tool": (COUNT,)}, ways.saying_once(), NESTED_CALL,
+        nested=parts.nested_count,
+    ),
+    EntryPath(
+        "nested-embed", ("ToolContext.embed",), {"api": SILENT_CALL, "tool": (EMBED,)}, ways.saying_once(), NESTED_CALL,
+        nested=parts.nested_embed,
+    ),
+    EntryPath(
         "nested-memory", ("ToolContext.memory", *MEMORY_ACCESS), {"api": SILENT_CALL, "tool": MEMORY},
         ways.saying_once(), NESTED_CALL, nested=parts.nested_memory,
     ),
@@ -266,7 +274,7 @@ PEOPLE = (
 # ---- answers, repetitions, replacements -------------------------------------------------
 
 ANSWER = "reply-from a plugin"
-VECTORS = EmbeddingResponse(Vectors.of([(1.0, 0.0), (0.0, 1.0)]), model="answer-from a plugin")
+VECTORS = EmbeddingResponse(Vectors.of([(1.0, 0.0), (0.0, 1.0)]), model="vector-from a plugin")
 ALTERED = (
     EntryPath(
         "respond-input", (SAY,), {"api": (TURN_ANSWERED, OUTPUT)}, ways.saying_once(),

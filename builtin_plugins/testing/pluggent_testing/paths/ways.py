@@ -13,12 +13,11 @@ from pluggent_hookspecs.messages import Message, Part
 from pluggent_host.host import Host
 from pluggent_host.inspection import SyncTurnStream
 
-from pluggent_testing.paths.parts import remembered, said, streamed
+from pluggent_testing.paths.parts import TEXTS, remembered, said, streamed
 from pluggent_testing.paths.stage import Stage
 
 Way = Callable[[Stage, Host], Coroutine[Any, Any, None]]
 
-TEXTS = ("said-one", "said-two")
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(24)
 
 

@@ -7,8 +7,8 @@
             return opened(MyPlugin(base_url=server.url, key=server.key, timeout_s=server.patience_s))
 
 A real HTTP server on loopback speaks the vendor's format, well, late and broken. ``OpenAIWire``,
-``ResponsesWire``, ``AnthropicWire``, ``ConverseWire``, ``GeminiWire`` and ``OllamaWire`` come with the suite; another
-format is a class that inherits ``Wire``. What ``ProviderConformance`` asks is asked here too.
+``ResponsesWire``, ``AnthropicWire``, ``ConverseWire``, ``GeminiWire``, ``InteractionsWire`` and ``OllamaWire`` come
+with the suite; another format is a class that inherits ``Wire``. What ``ProviderConformance`` asks is asked here too.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pluggent_testing.providers.lifetimes import Lifetimes
 from pluggent_testing.providers.replies import NamesAndReplies
 from pluggent_testing.providers.requests import Requests
 from pluggent_testing.providers.stories import Stories
-from pluggent_testing.wires.breaks import Breaks
-from pluggent_testing.wires.damage import Damage
-from pluggent_testing.wires.faults import Faults
-from pluggent_testing.wires.replies import WireReplies
-from pluggent_testing.wires.requests import WireParameters, WireRequests
-from pluggent_testing.wires.waits import Waits
+from pluggent_testing.wires.cases.breaks import Breaks
+from pluggent_testing.wires.cases.damage import Damage
+from pluggent_testing.wires.cases.faults import Faults
+from pluggent_testing.wires.cases.replies import WireReplies
+from pluggent_testing.wires.cases.requests import WireParameters, WireRequests
+from pluggent_testing.wires.cases.waits import Waits
 
 
 class WireConformance(

@@ -47,7 +47,7 @@ class WireServer(LoopbackServer):
     """
 
     def __init__(self, wire: Wire, patience_s: float, max_bytes: int, wait_s: float = WAIT_S) -> None:
-        super().__init__(self._by_itself, wait_s)
+        super().__init__(self.by_itself, wait_s)
         self.wire = wire
         self.key = KEY
         self.patience_s = patience_s
@@ -95,7 +95,8 @@ class WireServer(LoopbackServer):
 
     # ---- the model of few words -------------------------------------------------------------
 
-    def _by_itself(self, asked: Received) -> Steps:
+    def by_itself(self, asked: Received) -> Steps:
+        """Return the answer to a request for which no plan was laid out."""
         if asked.method == "GET":
             return answer(self.wire.models(MODELS, asked))
         if UNKNOWN_MODEL in asked.path or UNKNOWN_MODEL.encode() in asked.body:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pluggent_gemini.request import Body, encode_request
+from pluggent_gemini.generate.request import Body, encode_request
+from pluggent_gemini.generate.stream import Events
 from pluggent_gemini.settings import Server, declared
-from pluggent_gemini.stream import Events
 from pluggent_hookspecs import Delta, Message, ModelParameters, ModelRequest, ModelResponse, ProviderError, Reply
 from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.reply_reader import ReplyReader

@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_support import words_to_fork
 from mcp_using import WAIT_S, peer, using
 from pluggent_hookspecs import ToolError, thaw
 from pluggent_mcp.client import resource_watch
@@ -16,8 +16,9 @@ PROGRAM = Path(__file__).parents[1] / "support" / "mcp_changing.py"
 ERAS = pytest.mark.parametrize("protocol", ["auto", "legacy"])
 
 
-def notes(protocol):
-    return Server(command=sys.executable, args=(str(PROGRAM),), protocol=protocol, resources=True)
+def notes(protocol="auto", *behaviour, **settings):
+    command, *words = words_to_fork(PROGRAM, *behaviour)
+    return Server(command=command, args=tuple(words), protocol=protocol, resources=True, **settings)
 
 
 async def waited(used, uri="notes://1", **since) -> Any:
@@ -50,7 +51,7 @@ async def test_a_change_between_two_waits_is_not_missed(protocol):
 
 
 async def test_a_wait_that_nothing_happens_in_ends_before_the_time_of_the_call():
-    server = Server(command=sys.executable, args=(str(PROGRAM),), resources=True, call_timeout_s=0.5)
+    server = notes(call_timeout_s=0.5)
     async with asyncio.timeout(WAIT_S), using(notes=server) as used:
         first = await waited(used)
         second = await waited(used, since=first["revision"])
@@ -59,9 +60,9 @@ async def test_a_wait_that_nothing_happens_in_ends_before_the_time_of_the_call()
 
 
 async def test_what_was_known_of_another_run_of_the_server_has_changed():
-    async with asyncio.timeout(WAIT_S), using(notes=notes("auto")) as used:
+    async with asyncio.timeout(WAIT_S), using(notes=notes()) as used:
         first = await waited(used)
-    async with asyncio.timeout(WAIT_S), using(notes=notes("auto")) as used:
+    async with asyncio.timeout(WAIT_S), using(notes=notes()) as used:
         second = await waited(used, since=first["revision"])
 
     assert second["changed"] is True
@@ -108,7 +109,7 @@ async def test_a_wait_ends_with_the_server(protocol):
 
 async def test_a_server_that_never_confirms_a_subscription_costs_one_wait_and_its_place_is_free_again(monkeypatch):
     monkeypatch.setattr(resource_watch, "MOST_WATCHED", 1)
-    silent = Server(command=sys.executable, args=(str(PROGRAM), "silent"), resources=True, call_timeout_s=0.3)
+    silent = notes("auto", "silent", call_timeout_s=0.3)
     async with asyncio.timeout(WAIT_S), using(notes=silent) as used:
         for uri in ("notes://1", "notes://2"):
             with pytest.raises(ToolError):
@@ -119,7 +120,7 @@ async def test_a_server_that_never_confirms_a_subscription_costs_one_wait_and_it
 
 
 async def test_a_stream_of_events_that_breaks_off_is_a_change_and_ends_nothing_else():
-    breaking = Server(command=sys.executable, args=(str(PROGRAM), "breaking"), resources=True)
+    breaking = notes("auto", "breaking")
     async with asyncio.timeout(WAIT_S), using(notes=breaking) as used:
         first = await waited(used)
         waiting = asyncio.create_task(waited(used, since=first["revision"]))

@@ -130,7 +130,7 @@ def test_without_the_token_nothing_is_answered(inspector, http):
 
 
 def test_a_server_that_exports_nothing_ends_with_a_word_to_the_operator(inspector, cli):
-    file = desktop_file(cli, "--tools", "nowhere__*")
+    file = desktop_file(cli, "--tools", "nowhere__*", fresh=True)
     seen = inspector("--config", str(file), "--server", "pluggent", "--method", "tools/list")
 
     assert (seen.code != 0, seen.said) == (True, None)
@@ -155,8 +155,11 @@ def client(peers_folder, cli):
 def taken(client, served):
     """Return a function that takes steps over a pipe or over HTTP and returns what came of them."""
 
-    def take(pipe, mode, *steps):
-        seen = client.over_stdio(*steps, mode=mode) if pipe == "stdio" else client.over_http(served, *steps, mode=mode)
+    def take(pipe, mode, *steps, fresh=False):
+        if pipe == "stdio":
+            seen = client.over_stdio(*steps, mode=mode, fresh=fresh)
+        else:
+            seen = client.over_http(served, *steps, mode=mode)
         assert (seen.code, "Traceback" in seen.err) == (0, False), seen.err
         return seen.said
 
@@ -166,7 +169,8 @@ def taken(client, served):
 @WAYS
 def test_tools_are_listed_and_called_in_both_eras(taken, pipe, mode, version):
     calls = [{"call": name} for name in ("facts", "several", "leak", "test_multiple_content_types")]
-    said = taken(pipe, mode, [{"ask": "tools/list", "params": {}}], calls, [{"call": "typed", "arguments": GIVEN}])
+    steps = ([{"ask": "tools/list", "params": {}}], calls, [{"call": "typed", "arguments": GIVEN}])
+    said = taken(pipe, mode, *steps, fresh=True)
 
     ((listed,), (facts, several, leak, mixed), (typed,)) = said["came"]
     tools = {tool["name"]: tool for tool in listed["result"]["tools"]}

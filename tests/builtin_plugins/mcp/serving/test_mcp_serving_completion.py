@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_sdk import settings_behind
-from mcp_serving import KEY, WAIT_S, client_of, made, over_http, over_stdio
+from mcp_serving import KEY, WAIT_S, client_of, made, over_http, over_stdio, settings_behind
 from mcp_types import PromptReference, ResourceTemplateReference
 from pluggent_mcp.serving.selection import Selection
 from pluggent_mcp.serving.sources.completion import Announced

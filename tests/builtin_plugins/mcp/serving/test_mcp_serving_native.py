@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_sdk import DOT, settings_behind
-from mcp_serving import KEY, WAIT_S, client_of, made, over_http, over_stdio
+from mcp_sdk import DOT
+from mcp_serving import KEY, WAIT_S, client_of, made, over_http, over_stdio, settings_behind
 
 MODES = pytest.mark.parametrize(("mode", "missing"), [("auto", -32602), ("legacy", -32002)])
 BOTH = ("--resources", "mcp", "--prompts", "mcp")

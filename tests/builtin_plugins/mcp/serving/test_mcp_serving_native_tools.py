@@ -6,8 +6,7 @@ from contextlib import suppress
 import pytest
 from fake_distributions import install
 from mcp.shared.exceptions import MCPError
-from mcp_sdk import settings_behind
-from mcp_serving import BLOCKED, KEY, WAIT_S, client_of, made, over_http, over_stdio
+from mcp_serving import BLOCKED, KEY, WAIT_S, client_of, made, over_http, over_stdio, settings_behind
 from pluggent_cli.main import main
 
 ACME = ("--resources", "acme", "--prompts", "acme", "--tools", "facts")

@@ -1,10 +1,10 @@
 """Clients of ``pluggent mcp serve`` subscribe to single resources of a server behind it."""
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
+from cli_support import words_to_fork
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourceUpdated
 from mcp_serving import WAIT_S, client_of, made, over_http, over_stdio
@@ -33,7 +33,8 @@ tell_model = "nothing is watched for you"
 def gateway(folder, behind):
     cli = made(folder)
     config = cli.work / "mine.toml"
-    server = f"[plugins.pluggent-mcp.mcpServers.notes]\ncommand = {sys.executable!r}\nargs = {[str(PROGRAM)]!r}\n"
+    command, *words = words_to_fork(PROGRAM)
+    server = f"[plugins.pluggent-mcp.mcpServers.notes]\ncommand = {command!r}\nargs = {words!r}\n"
     more = f"resources = true\nprotocol = {behind!r}\neffects = {{ '*' = [] }}\n"
     config.write_text(config.read_text("utf-8") + DENIED + server + more, "utf-8")
     return cli

@@ -212,9 +212,9 @@ def served_by(folder: Path) -> Cli:
     return cli
 
 
-def desktop_file(cli: Cli, *words: str) -> Path:
+def desktop_file(cli: Cli, *words: str, fresh: bool = False) -> Path:
     """Write what an operator pastes into the settings of a client that starts servers; return the file."""
-    entry = {"command": sys.executable, "args": arguments(*words), "env": environ(cli)}
+    entry = {"command": sys.executable, "args": arguments(*words, fresh=fresh), "env": environ(cli)}
     file = cli.work / "desktop.json"
     file.write_text(json.dumps({"mcpServers": {"other": {"command": "no-such-command"}, "pluggent": entry}}), "utf-8")
     return file
@@ -252,9 +252,9 @@ class TypeScript:
         self._command = [node_and(peers, "client"), str(SCRIPT), str(peers)]
         self._cli = cli
 
-    def over_stdio(self, *steps: Sequence[Mapping[str, Any]], mode: str) -> Seen:
-        """Start the server as that client does, and take *steps*."""
-        command = {"command": sys.executable, "args": arguments(*EXPORTED)}
+    def over_stdio(self, *steps: Sequence[Mapping[str, Any]], mode: str, fresh: bool = False) -> Seen:
+        """Have that client start the server, and take *steps*."""
+        command = {"command": sys.executable, "args": arguments(*EXPORTED, fresh=fresh)}
         return self._ran({**command, "env": environ(self._cli), "cwd": str(self._cli.work)}, steps, mode)
 
     def over_http(self, served: Served, *steps: Sequence[Mapping[str, Any]], mode: str) -> Seen:

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -239,15 +238,6 @@ def _add_prompts(server: MCPServer[Any], secret: str) -> None:
     def secretive() -> list[Message]:
         """Give a secret away."""
         return [AssistantMessage(TextContent(text=f"the key is {secret}"))]
-
-
-def settings_behind(name: str, secret: str, *, wanted: bool = True) -> str:
-    """Return the settings of this server as TOML; it says what it does of itself, and *wanted* switches it on."""
-    switch = str(wanted).lower()
-    return (
-        f"\n[plugins.pluggent-mcp.mcpServers.{name}]\ncommand = {sys.executable!r}\n"
-        f"args = [{str(Path(__file__))!r}, {name!r}, {secret!r}]\nresources = {switch}\nprompts = {switch}\n"
-    )
 
 
 if __name__ == "__main__":

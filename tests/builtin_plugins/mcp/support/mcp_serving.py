@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import anyio
 import httpx2
 import mcp_types
-from cli_support import COMMAND, Cli, wait_for_line
+from cli_support import COMMAND, Cli, wait_for_line, words_to_fork
 from fake_distributions import install
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -329,6 +329,19 @@ class Tools:
 '''
 
 
+BEHIND = Path(__file__).with_name("mcp_sdk.py")
+
+
+def settings_behind(name: str, secret: str, *, wanted: bool = True) -> str:
+    """Return the settings of a server of mcp_sdk.py as TOML; *wanted* switches on what it offers beside tools."""
+    switch = str(wanted).lower()
+    command, *words = words_to_fork(BEHIND, name, secret)
+    return (
+        f"\n[plugins.pluggent-mcp.mcpServers.{name}]\ncommand = {command!r}\n"
+        f"args = {words!r}\nresources = {switch}\nprompts = {switch}\n"
+    )
+
+
 def made(folder: Path) -> Cli:
     """Return a command beside which the plugin ``acme`` is installed, with policies in mine.toml."""
     cli = Cli(folder)
@@ -348,9 +361,11 @@ def _own(cli: Cli) -> dict[str, str]:
     return {"PLUGGENT_BLOCK": BLOCKED, "ACME_KEY": KEY, "HOME": str(cli.work.parent)}
 
 
-def arguments(*words: str) -> list[str]:
-    """Return what to type behind the name of Python."""
-    return [*COMMAND[1:], *SERVE, *words]
+def arguments(*words: str, fresh: bool = False) -> list[str]:
+    """Return what to type behind the name of Python. A *fresh* one starts as clients do, others by fork."""
+    if fresh:
+        return [*COMMAND[1:], *SERVE, *words]
+    return words_to_fork(None, *SERVE, *words)[1:]
 
 
 @asynccontextmanager
@@ -362,7 +377,7 @@ async def over_stdio(
     with (cli.work / "errors.txt").open("w", encoding="utf-8") as errors:
         if fresh:
             parameters = StdioServerParameters(
-                command=sys.executable, args=arguments(*words), env=environ(cli), cwd=str(cli.work)
+                command=sys.executable, args=arguments(*words, fresh=True), env=environ(cli), cwd=str(cli.work)
             )
             streams = stdio_client(parameters, errlog=errors)
         else:

@@ -63,6 +63,12 @@ class Context:
     async def call_model(self, prompt: Any, **options: Any) -> Any:
         return self._answered((prompt, options))
 
+    async def count(self, prompt: Any, **options: Any) -> int:
+        raise AssertionError("a tool of an MCP server let tokens be counted, which no server can ask for")
+
+    async def embed(self, model: str, texts: Any, **options: Any) -> Any:
+        raise AssertionError("a tool of an MCP server embedded texts, which no server can ask for")
+
     async def elicit(self, message: str, schema: Mapping[str, Any], *, source: str = "") -> Any:
         return self._answered((message, schema, source))
 

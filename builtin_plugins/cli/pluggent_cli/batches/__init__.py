@@ -1,0 +1,1 @@
+"""``pluggent batch``: many requests in a file, answered together, later; submitted once, whatever happens meanwhile."""

@@ -1,0 +1,1 @@
+"""generateContent: contents and parts."""

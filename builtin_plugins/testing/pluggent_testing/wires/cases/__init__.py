@@ -1,0 +1,1 @@
+"""The cases that WireConformance is made of."""

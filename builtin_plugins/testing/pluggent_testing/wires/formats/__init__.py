@@ -1,0 +1,1 @@
+"""How the servers of single vendors write: one format a module."""
