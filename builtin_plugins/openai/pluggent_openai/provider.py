@@ -177,7 +177,7 @@ class OpenAIProvider(HttpProvider[Server]):
 
             wire = cast("ResponsesWire", self._wire_of("responses"))
             self._background = Background(
-                self.name, self.target, self.server, wire, self.http(), self._below, self._headers
+                self.name, self.target, self.server, wire, self.http(), self._below, self._headers, self.access
             )
         return self._background
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import attrs
 from pluggent_hookspecs import Delta, Finished, ModelParameters, ModelRequest, ProviderError, ProviderErrorKind, Ticket
+from pluggent_provider_http.access import Access
 from pluggent_provider_http.client import Answer, Client, was_refused
 from pluggent_provider_http.framing.feed import FramingError
 from pluggent_provider_http.framing.sse import MAX_EVENT_BYTES, EventFeed
@@ -60,8 +61,9 @@ class Background:
     """
 
     def __init__(
-        self, name: str, target: str, server: Server, wire: ResponsesWire, http: Client, below: Below, headers: Headers
-    ) -> None:
+        self, name: str, target: str, server: Server, wire: ResponsesWire, http: Client, below: Below, headers: Headers,
+        access: Access,
+    ) -> None:  # fmt: skip
         self._name = name
         self._target = target
         self._server = server
@@ -69,6 +71,7 @@ class Background:
         self._http = http
         self._below = below
         self._headers = headers
+        self.access = access
         self._open: dict[str, _Stream] = {}
 
     async def close(self) -> None:
@@ -81,6 +84,7 @@ class Background:
     async def submit(self, request: ModelRequest) -> Ticket:
         """Begin a reply; return its ticket."""
         path = self._wire.path
+        await self.access.prepare()
         headers, faults = self._headers(request.model, path, request.parameters)
         body = self._wire.encode(request, faults, stream=True)
         stack = AsyncExitStack()
@@ -89,7 +93,7 @@ class Background:
                 self._below(request.model, path, faults), body.data, headers, faults, request.parameters.timeouts
             )
             answer = await stack.enter_async_context(post)
-            await answer.check()
+            await self.access.check(answer)
             id, reads = await self._named(answer, faults)
         except _RefusedError as refused:
             await stack.aclose()
@@ -127,6 +131,7 @@ class Background:
 
     async def attach(self, ticket: Ticket, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply of *ticket*, over as many connections as it takes."""
+        await self.access.prepare()
         reading = _Reading(self, ticket, request)
         begun = self._open.pop(ticket.id, None)
         async for batch in reading.batches(begun):
@@ -136,10 +141,11 @@ class Background:
         """End the run of *ticket*; one that is over, or unknown, is left as it is."""
         if (begun := self._open.pop(ticket.id, None)) is not None:
             await begun.stack.aclose()
+        await self.access.prepare()
         headers, faults, path = self.place(ticket)
         async with self._http.post(f"{path}/cancel", b"{}", headers, faults) as answer:
             if answer.status not in _OVER:
-                await answer.check()
+                await self.access.check(answer)
             await answer.drain()
 
     def place(self, ticket: Ticket) -> tuple[dict[str, str], Faults, str]:
@@ -202,18 +208,24 @@ class _Reading:
                 async for batch in batches:
                     yield batch
 
+    async def _prepare(self) -> None:
+        """Have credentials that last: a reply may take hours."""
+        await self._background.access.prepare()
+        self._headers, self._faults, self._path = self._background.place(self._ticket)
+
     async def _streamed(self) -> AsyncGenerator[Sequence[Delta]]:
         """Yield what one connection brings of the stream, from the event on that came last."""
         query = {"stream": "true"}
         if self._events.number >= 0:
             query["starting_after"] = str(self._events.number)
         try:
+            await self._prepare()
             async with self._background.http.get(self._path, self._headers, self._faults, query) as answer:
                 if answer.status in _NO_STREAM:
                     await answer.read_some()
                     self._streams = False
                     return
-                await answer.check()
+                await self._background.access.check(answer)
                 async with aclosing(self._read(answer, ())) as batches:
                     async for batch in batches:
                         yield batch
@@ -270,12 +282,13 @@ class _Reading:
 
     async def _look(self) -> tuple[str, bytes, Answer]:
         """Return the status of the reply, the answer that says it, and its body."""
+        await self._prepare()
         async with self._background.http.get(self._path, self._headers, self._faults) as answer:
             if answer.status == _NOT_FOUND:
                 await answer.read_some()
                 unknown = "it was deleted, or is not kept any more: ask again"
                 raise self._faults.gone(f"does not know the reply {self._faults.shown(self._ticket.id)}; {unknown}")
-            await answer.check()
+            await self._background.access.check(answer)
             body = await answer.read()
             try:
                 return as_text(as_fields(decode_whole(body)).get("status")), body, answer

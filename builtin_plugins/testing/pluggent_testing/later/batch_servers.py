@@ -16,10 +16,10 @@ from urllib.parse import unquote, urlsplit
 import attrs
 from pluggent_hookspecs import Message, ModelResponse, Usage
 
-from pluggent_testing.wires.anthropic import AnthropicWire
+from pluggent_testing.wires.formats.anthropic import AnthropicWire
+from pluggent_testing.wires.formats.openai import OpenAIWire
+from pluggent_testing.wires.formats.responses import ResponsesWire
 from pluggent_testing.wires.http_server import LoopbackServer, Received, Step, Steps, answer
-from pluggent_testing.wires.openai import OpenAIWire
-from pluggent_testing.wires.responses import ResponsesWire
 
 SECRET = "sk-7f3a-secret"  # noqa: S105 (the suite's own)
 

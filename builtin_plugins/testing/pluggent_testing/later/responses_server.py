@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 import attrs
 from pluggent_hookspecs import Message, ModelResponse, Usage
 
-from pluggent_testing.wires.http_server import LoopbackServer, Received, Step, Steps, answer, chunked
 from pluggent_testing.wires.formats.responses import ResponsesWire
+from pluggent_testing.wires.http_server import LoopbackServer, Received, Step, Steps, answer, chunked
 
 SSE = "text/event-stream"
 USAGE = Usage(input=10, output=5)
