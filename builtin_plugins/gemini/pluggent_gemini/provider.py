@@ -6,8 +6,9 @@ from abc import ABC
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pluggent_hookspecs import ModelInfo, ModelRequest
+from pluggent_hookspecs import HostedTool, ModelInfo, ModelRequest
 from pluggent_provider_http.endpoint import target_of
+from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.model_pages import ModelPages
 from pluggent_provider_http.provider import HttpProvider
 from pluggent_provider_http.server_errors import Faults
@@ -17,7 +18,7 @@ from pluggent_provider_http.unsendable import UNSENDABLE
 from pluggent_gemini.access import MODELS, Access
 from pluggent_gemini.generate.request import encode_count
 from pluggent_gemini.model_list import PAGE, read_page
-from pluggent_gemini.settings import Server
+from pluggent_gemini.settings import Server, declared
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
@@ -65,3 +66,7 @@ class GeminiProvider(HttpProvider[Server], ABC):
         async with self.http().post(path, body, headers, faults, request.parameters.timeouts) as answer:
             await self.check(answer)
             return read_count(await answer.read(), faults, "totalTokens")
+
+    def hosted_tools(self, model: str) -> Sequence[HostedTool]:
+        """Return the tools of the setting ``server_tools``."""
+        return offered(self.name, declared(self.server))

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from interactions_schema import problems
 from pluggent_gemini.interactions.events import Events
 from pluggent_gemini.interactions.request import encode_request
-from pluggent_gemini.settings import Server, Settings
+from pluggent_gemini.settings import Server, Settings, declared
 from pluggent_hookspecs import (
     AllowedTools,
     Audio,
@@ -36,6 +36,7 @@ from pluggent_hookspecs import (
     VendorPart,
     thaw,
 )
+from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.reply_reader import ReplyReader
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UnsendableError
@@ -141,8 +142,9 @@ def failure_of(*events: Mapping[str, Any]) -> ProviderError:
 def written(*messages: Message, server: Server | None = None, target: str = TARGET, **more: Any) -> dict[str, Any]:
     """Return the body of a request as JSON; it keeps the schema."""
     model, tools = more.pop("model", MODEL), more.pop("tools", ())
-    request = ModelRequest(model, messages, tools, ModelParameters(**more))
-    body: dict[str, Any] = json.loads(encode_request(request, server or Server(api="interactions"), target).data)
+    server = server or Server(api="interactions")
+    request = ModelRequest(model, messages, tools, ModelParameters(**more), offered("gemini", declared(server)))
+    body: dict[str, Any] = json.loads(encode_request(request, server, target).data)
     assert problems(body, signed=model == MODEL) == []
     return body
 
@@ -162,7 +164,7 @@ def test_steps_are_a_reply_and_go_back_as_they_came(whole: bool) -> None:
     assert reply.message.content == (
         Reasoning("**Plan** I add.", "c2lnbmVk"),
         Text("Let me see."),
-        VendorPart("gemini_interactions", SEARCH),
+        VendorPart("gemini_interactions", SEARCH, "google_search"),
         Reasoning("", "c2Vjb25k"),
     )
     calls = [(call.id, call.name, json.loads(call.arguments)) for call in reply.message.tool_calls]
