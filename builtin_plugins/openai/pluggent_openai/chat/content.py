@@ -23,9 +23,9 @@ from pluggent_hookspecs import (
     VendorPart,
 )
 from pluggent_provider_http.unsendable import UnsendableError
+from pluggent_provider_http.vendor_fields import plain
 
 from pluggent_openai.dialects import TAGS, Dialect
-from pluggent_openai.fields import plain
 
 Object: TypeAlias = dict[str, Any]
 

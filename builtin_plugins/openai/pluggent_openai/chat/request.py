@@ -14,6 +14,7 @@ import msgspec
 from pluggent_hookspecs import Message, ModelRequest, Role, ToolSpec
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
+from pluggent_provider_http.vendor_fields import plain
 
 from pluggent_openai.chat.content import (
     has_point,
@@ -26,7 +27,6 @@ from pluggent_openai.chat.content import (
     unmarked_note,
 )
 from pluggent_openai.dialects import TAGS, Dialect
-from pluggent_openai.fields import plain
 from pluggent_openai.parameters import fields_of, is_custom, offered
 from pluggent_openai.wire import Body
 
