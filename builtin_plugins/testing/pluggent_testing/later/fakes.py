@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
@@ -43,8 +44,9 @@ class LaterModel(ScriptedModel):
         vendor: LaterVendor | None = None,
         on_submit: Sequence[BaseException | None] = (),
         on_attach: Sequence[BaseException | None] = (),
+        hold: asyncio.Event | None = None,
     ) -> None:
-        super().__init__(*replies)
+        super().__init__(*replies, hold=hold)
         self.vendor = vendor or LaterVendor()
         self._on_submit = list(on_submit)
         self._on_attach = list(on_attach)
