@@ -12,6 +12,7 @@ from pluggent_hookspecs import (
     BatchTicket,
     ConfigError,
     Delta,
+    HostedTool,
     ModelInfo,
     ModelParameters,
     ModelRequest,
@@ -20,6 +21,7 @@ from pluggent_hookspecs import (
     Ticket,
     deltas,
 )
+from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.provider import Asked, HttpProvider, with_answer
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import read_count
@@ -28,6 +30,7 @@ from pluggent_openai.addressing import access_to, around_model, path_for, reques
 from pluggent_openai.apis import Api, Apis
 from pluggent_openai.dialects import dialect_for
 from pluggent_openai.model_list import read_models
+from pluggent_openai.server_tools import declared
 from pluggent_openai.settings import Server
 from pluggent_openai.wire import Body, Wire
 
@@ -174,19 +177,17 @@ class OpenAIProvider(HttpProvider[Server]):
 
             wire = cast("ResponsesWire", self._wire_of("responses"))
             self._background = Background(
-                self.name, self.target, self.server, wire, self.http(), self._below, self._headers
+                self.access, self.name, self.target, self.server, wire, self.http(), self._below, self._headers
             )
         return self._background
 
     def _desk(self) -> OpenAIBatches:
         if self._batches is None:
             # Here and not above: most requests are sent one by one.
-            from pluggent_provider_http.batch_results import MOST_BYTES
+            from pluggent_openai.batches import MOST_RESULT_BYTES, OpenAIBatches
 
-            from pluggent_openai.batches import OpenAIBatches
-
-            self._patient = self.http_for(max_response_bytes=MOST_BYTES)
-            self._batches = OpenAIBatches(self.name, self.target, self._wire, self._patient, self._headers)
+            self._patient = self.http_for(max_response_bytes=MOST_RESULT_BYTES)
+            self._batches = OpenAIBatches(self.access, self.name, self.target, self._wire, self._patient, self._headers)
         return self._batches
 
     def _below(self, model: str, path: str, faults: Faults) -> str:
@@ -194,6 +195,12 @@ class OpenAIProvider(HttpProvider[Server]):
 
     async def _at_once(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         yield deltas(await self.complete(request))
+
+    def hosted_tools(self, model: str) -> Sequence[HostedTool]:
+        """Return the tools of the setting ``server_tools``, for a model that is asked through Responses."""
+        if not self.server.server_tools or self._apis.chosen(ModelRequest(model, ())) != "responses":
+            return ()
+        return offered(self.name, declared(self.server.server_tools))
 
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream of *request*."""
@@ -228,7 +235,7 @@ class OpenAIProvider(HttpProvider[Server]):
         # Here and not above, as for chat completions.
         from pluggent_openai.responses.wire import ResponsesWire
 
-        return ResponsesWire(self.dialect, self.target, replay_thinking=self.server.replay_thinking)
+        return ResponsesWire(self.dialect, self.target, self.server)
 
     def _written(self, request: ModelRequest, wire: Wire, *, stream: bool) -> tuple[str, Body]:
         """Return where a request goes below the base URL, and its body."""

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import attrs
 from pluggent_hookspecs import Delta, Finished, ModelParameters, ModelRequest, ProviderError, ProviderErrorKind, Ticket
+from pluggent_provider_http.access import Access
 from pluggent_provider_http.client import Answer, Client, was_refused
 from pluggent_provider_http.framing.feed import FramingError
 from pluggent_provider_http.framing.sse import MAX_EVENT_BYTES, EventFeed
@@ -60,8 +61,10 @@ class Background:
     """
 
     def __init__(
-        self, name: str, target: str, server: Server, wire: ResponsesWire, http: Client, below: Below, headers: Headers
-    ) -> None:
+        self, access: Access, name: str, target: str, server: Server, wire: ResponsesWire, http: Client, below: Below,
+        headers: Headers,
+    ) -> None:  # fmt: skip
+        self.access = access
         self._name = name
         self._target = target
         self._server = server
@@ -81,6 +84,7 @@ class Background:
     async def submit(self, request: ModelRequest) -> Ticket:
         """Begin a reply; return its ticket."""
         path = self._wire.path
+        await self.access.prepare()
         headers, faults = self._headers(request.model, path, request.parameters)
         body = self._wire.encode(request, faults, stream=True)
         stack = AsyncExitStack()
@@ -89,7 +93,7 @@ class Background:
                 self._below(request.model, path, faults), body.data, headers, faults, request.parameters.timeouts
             )
             answer = await stack.enter_async_context(post)
-            await answer.check()
+            await self.access.check(answer)
             id, reads = await self._named(answer, faults)
         except _RefusedError as refused:
             await stack.aclose()
@@ -127,7 +131,8 @@ class Background:
 
     async def attach(self, ticket: Ticket, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply of *ticket*, over as many connections as it takes."""
-        reading = _Reading(self, ticket, request)
+        _, faults, _ = await self.place(ticket)
+        reading = _Reading(self, ticket, request, faults)
         begun = self._open.pop(ticket.id, None)
         async for batch in reading.batches(begun):
             yield batch
@@ -136,14 +141,15 @@ class Background:
         """End the run of *ticket*; one that is over, or unknown, is left as it is."""
         if (begun := self._open.pop(ticket.id, None)) is not None:
             await begun.stack.aclose()
-        headers, faults, path = self.place(ticket)
+        headers, faults, path = await self.place(ticket)
         async with self._http.post(f"{path}/cancel", b"{}", headers, faults) as answer:
             if answer.status not in _OVER:
-                await answer.check()
+                await self.access.check(answer)
             await answer.drain()
 
-    def place(self, ticket: Ticket) -> tuple[dict[str, str], Faults, str]:
-        """Return the headers, the errors and the path of requests about *ticket*."""
+    async def place(self, ticket: Ticket) -> tuple[dict[str, str], Faults, str]:
+        """Return the headers, the errors and the path of a request about *ticket*; credentials may have expired."""
+        await self.access.prepare()
         path = f"{self._wire.path}/{quote(ticket.id, safe='')}"
         headers, faults = self._headers(ticket.model, path, None)
         return headers, faults, self._below(ticket.model, path, faults)
@@ -180,10 +186,10 @@ class _RefusedError(Exception):
 class _Reading:
     """One reply, read over one connection after the other."""
 
-    def __init__(self, background: Background, ticket: Ticket, request: ModelRequest) -> None:
+    def __init__(self, background: Background, ticket: Ticket, request: ModelRequest, faults: Faults) -> None:
         self._background = background
         self._ticket = ticket
-        self._headers, self._faults, self._path = background.place(ticket)
+        self._faults = faults
         self._events = background.events(ticket, request, self._faults)
         self._since = monotonic()
         self._breaks = 0
@@ -208,12 +214,13 @@ class _Reading:
         if self._events.number >= 0:
             query["starting_after"] = str(self._events.number)
         try:
-            async with self._background.http.get(self._path, self._headers, self._faults, query) as answer:
+            headers, faults, path = await self._background.place(self._ticket)
+            async with self._background.http.get(path, headers, faults, query) as answer:
                 if answer.status in _NO_STREAM:
                     await answer.read_some()
                     self._streams = False
                     return
-                await answer.check()
+                await self._background.access.check(answer)
                 async with aclosing(self._read(answer, ())) as batches:
                     async for batch in batches:
                         yield batch
@@ -270,12 +277,13 @@ class _Reading:
 
     async def _look(self) -> tuple[str, bytes, Answer]:
         """Return the status of the reply, the answer that says it, and its body."""
-        async with self._background.http.get(self._path, self._headers, self._faults) as answer:
+        headers, faults, path = await self._background.place(self._ticket)
+        async with self._background.http.get(path, headers, faults) as answer:
             if answer.status == _NOT_FOUND:
                 await answer.read_some()
                 unknown = "it was deleted, or is not kept any more: ask again"
                 raise self._faults.gone(f"does not know the reply {self._faults.shown(self._ticket.id)}; {unknown}")
-            await answer.check()
+            await self._background.access.check(answer)
             body = await answer.read()
             try:
                 return as_text(as_fields(decode_whole(body)).get("status")), body, answer
