@@ -33,12 +33,19 @@ def note(line):
     with open("noted.txt", "a") as file:
         file.write(line + chr(10))
 """
+BELOW = """
+import pytest
+
+@pytest.fixture
+def broken(request):
+    return request.module.BROKEN
+"""
 MANY = """
 import pytest
 
 @pytest.mark.parametrize("number", range(130))
-def test_many(number):
-    assert number != BROKEN
+def test_many(number, broken):
+    assert number != broken
 """
 DOCTEST = '"""\n>>> 1 + 1\n2\n"""\n'
 
@@ -49,8 +56,9 @@ def together(tmp_path):
     share = tmp_path / "share"
     (tmp_path / "below").mkdir()
     share.mkdir()
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --doctest-modules -p no:cacheprovider -p no:asyncio\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib --doctest-modules -p no:cacheprovider -p no:asyncio\n")
     (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "below" / "conftest.py").write_text(BELOW)
 
     def run(**files):
         for name, text in files.items():
