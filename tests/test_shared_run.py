@@ -81,7 +81,7 @@ def test_every_test_runs_once_and_files_are_shared_part_by_part(together):
 
     many = {f"below/test_{name}.py::test_many[{number}]": 1 for name in "ab" for number in range(130)}
     assert codes <= {0, 5}
-    assert ran == {**many, "below/documented.py::documented": 1}
+    assert ran == {**many, "below/documented.py::below.documented": 1}
     assert lines["closed test_a.py"] in {1, 2}
 
 
