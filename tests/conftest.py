@@ -2,11 +2,13 @@
 
 import asyncio
 import faulthandler
+import gc
 import inspect
 import logging
 import os
 import signal
 import socket
+import stat
 import threading
 from collections.abc import AsyncIterator, Iterator
 from ipaddress import ip_address
@@ -14,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, NamedTuple
 
 import importlib_metadata  # noqa: F401 (first imported in a test that restores sys.meta_path, its finder would be lost)
 import pytest
@@ -22,6 +24,7 @@ import quick
 from cli_support import Cli
 from fork_server import children, close_server, forked
 from hypothesis import HealthCheck, settings
+from shared_run import SharedRun
 
 # How fast a machine is says nothing of what is tested.
 settings.register_profile(
@@ -76,39 +79,28 @@ class Isolation:
 
     @pytest.fixture(scope="session")
     @classmethod
-    def homes(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-        """Name the homes. ``mktemp`` for each test would take longer than many a test does."""
-        return map(tmp_path_factory.mktemp("homes").joinpath, map(str, count()))
+    def homes(cls, tmp_path_factory: pytest.TempPathFactory) -> "Homes":
+        """Return the homes. ``mktemp`` for each test would take longer than many a test does."""
+        return Homes(tmp_path_factory.mktemp("homes"))
 
     @pytest.fixture(autouse=True)
-    def clean_home(self, homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-        """Give the test a home of its own and none of the user's settings, keys and proxies."""
-        for name in os.environ:
-            if name.startswith(UNWANTED_PREFIXES) or name.endswith(UNWANTED_SUFFIXES):
-                monkeypatch.delenv(name)
-        home = next(homes)
-        home.mkdir(mode=0o700)
-        monkeypatch.setenv("HOME", str(home))
-        return home
+    def clean_home(self, homes: "Homes") -> Iterator[Path]:
+        """Keep the test apart from the user and from other tests. One fixture: each costs as much as a small test.
 
-    @pytest.fixture(autouse=True)
-    def nothing_left_running(self) -> Iterator[None]:
-        """Fail a test after which a thread of ours or a child process is there that was not before."""
-        before = threads() | children()
-        yield
+        It has a home of its own and none of the user's settings, keys and proxies; what a command that ran in this
+        process did to the log is taken back; a thread of ours or a child process that it leaves running fails it.
+        """
+        unwanted = {name: os.environ.pop(name) for name in [*os.environ] if is_unwanted(name)}
+        before, log = threads() | children(), Log.now()
+        home = homes.empty()
+        unwanted["HOME"], os.environ["HOME"] = os.environ.get("HOME", ""), str(home)
+        yield home
+        log.restore()
+        os.environ.update(unwanted)
         deadline = monotonic() + ENDS_S
         while forked() - before and monotonic() < deadline:
             sleep(0.005)  # no event says that the child of another process has ended
         assert threads() | children() <= before, "the test left these running"
-
-    @pytest.fixture(autouse=True)
-    def log_as_before(self) -> Iterator[None]:
-        """Take back what a command that ran in this process did to the log."""
-        logger = logging.getLogger("pluggent")
-        before = (list(logger.handlers), logger.propagate, logger.level)
-        yield
-        logger.handlers[:], logger.propagate = before[0], before[1]
-        logger.setLevel(before[2])
 
     @pytest.fixture
     async def no_task_left(self) -> AsyncIterator[None]:
@@ -122,9 +114,58 @@ class Isolation:
         assert not left, "the test left these tasks running"
 
 
+class Homes:
+    """Empty folders, one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._names = map(folder.joinpath, map(str, count()))
+        self._last: Path | None = None
+
+    def empty(self) -> Path:
+        """Return the last one, if it was left empty and as it was, or a new one."""
+        if self._last is None or not unused(self._last):
+            self._last = next(self._names)
+            self._last.mkdir(mode=0o700)
+        return self._last
+
+
+class Log(NamedTuple):
+    """How the logger of pluggent is set."""
+
+    handlers: list[logging.Handler]
+    propagate: bool
+    level: int
+
+    @classmethod
+    def now(cls) -> "Log":
+        """Return how it is set now."""
+        logger = logging.getLogger("pluggent")
+        return cls(list(logger.handlers), logger.propagate, logger.level)
+
+    def restore(self) -> None:
+        """Set it so again."""
+        logger = logging.getLogger("pluggent")
+        logger.handlers[:], logger.propagate = self.handlers, self.propagate
+        logger.setLevel(self.level)
+
+
+def is_unwanted(name: str) -> bool:
+    """Tell whether a variable is a setting, a key or a proxy of the user."""
+    return name.startswith(UNWANTED_PREFIXES) or name.endswith(UNWANTED_SUFFIXES)
+
+
+def unused(home: Path) -> bool:
+    """Tell whether nobody wrote into *home*, shut it or took it away."""
+    try:
+        return not os.listdir(home) and stat.S_IMODE(home.lstat().st_mode) == 0o700  # noqa: PTH208 (half the time)
+    except OSError:
+        return False
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Offer the quick run."""
+    """Offer the quick run, and the run of several processes."""
     parser.addoption("--quick", action="store_true", help="a part of the tests, for every day: tests/support/quick.py")
+    parser.addoption("--share", metavar="FOLDER", type=Path, help="run the parts that no other process takes: run.py")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -136,7 +177,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start the rules that hold for the whole run."""
     config.pluginmanager.register(Isolation(), "pluggent-isolation")
     config.pluginmanager.register(Watch(), "pluggent-watch")
+    if share := config.getoption("share"):
+        config.pluginmanager.register(SharedRun(share), "pluggent-shared-run")
     keep_on_this_machine()
+
+
+def pytest_collection_finish() -> None:
+    """Take what was collected out of each garbage collection: it stays until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure() -> None:

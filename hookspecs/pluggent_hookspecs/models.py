@@ -89,9 +89,10 @@ class ModelParameters(Value):
     ``output_schema`` is a JSON Schema for the text of the reply.
 
     ``headers`` are sent with the request: names that the operator allows in the settings of the server, never one
-    that says who asks. Their values are shown nowhere, but a paused turn keeps them: a secret belongs in the
-    settings. ``timeouts`` are for this request. ``cache`` is for the vendor's cache of prompts: ``off``, ``auto``
-    (what the vendor and the settings do), or how long it keeps what a prompt begins with, such as ``5m`` or ``1h``.
+    that says who asks. Their values are shown nowhere, and not stored with a turn that waits: in another process
+    it goes on with those that the session is opened with. ``timeouts`` are for this request. ``cache`` is for the
+    vendor's cache of prompts: ``off``, ``auto`` (what the vendor and the settings do), or how long it keeps what a
+    prompt begins with, such as ``5m`` or ``1h``.
 
     ``background``: the vendor goes on with the reply when the connection, or this process, is lost, and another
     process attaches to it (RunsLater); the host refuses it for a provider without that. The vendor keeps the reply.

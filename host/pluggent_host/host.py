@@ -98,6 +98,8 @@ class Host:
     _defaults: _Defaults
     _store: SessionStore | None = None
     _approvals: Approvals | None = None
+    _guard: tuple[list[str], Protected] | None = attrs.field(default=None, init=False)
+    """What is protected, and the ``sys.path`` that it was found for: to look takes a quarter of a short session."""
     _sessions: set[Session] = attrs.field(factory=set["Session"], init=False)
     _numbers: Iterator[int] = attrs.field(factory=lambda: itertools.count(1), init=False)
     _closed: bool = attrs.field(default=False, init=False)
@@ -285,7 +287,7 @@ class Host:
             parameters or ModelParameters(),
             own,
             self._defaults.workspace,
-            self._defaults.protected(),
+            self._protected(),
         )
         scope = Scope(
             id, "", origin, agent, principal, channel, chat_id, str(self._defaults.workspace or ""),
@@ -298,6 +300,11 @@ class Host:
         self._sessions.add(session)
         parts.services.emit(SessionOpened(scope, name, tuple(offer.current), parts.services.chains.digest))
         return session
+
+    def _protected(self) -> Protected:
+        if self._guard is None or self._guard[0] != sys.path:
+            self._guard = list(sys.path), self._defaults.protected()
+        return self._guard[1]
 
     async def _transcript(self, id: str) -> Transcript:
         if self._store is None:

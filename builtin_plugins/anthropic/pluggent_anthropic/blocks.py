@@ -29,6 +29,7 @@ from pluggent_provider_http.content_blocks.order import arranged
 from pluggent_provider_http.content_blocks.turns import BlockWire, Piece, turn_of
 from pluggent_provider_http.left_out import thoughts_in
 from pluggent_provider_http.unsendable import UnsendableError
+from pluggent_provider_http.vendor_fields import with_fields
 
 from pluggent_anthropic.media import Object, media_block
 
@@ -259,20 +260,7 @@ def _call(call: ToolCall, renamed: str | None) -> Object:
         "name": _wire_name(call.name),
         "input": msgspec.Raw(arguments_object(call.arguments)),
     }
-    return with_fields(block, call.extra.get(WIRE), _OWN_CALL, "extra of a tool call")
-
-
-def with_fields(block: Object, more: object, own: frozenset[str], where: str) -> Object:
-    """Return *block* with the vendor's fields *more* of the contract's ``extra``."""
-    if more is None:
-        return block
-    if not isinstance(more, Mapping):
-        raise UnsendableError(f"{where}: 'anthropic' is a table of fields")
-    for name, value in cast("Mapping[str, Any]", more).items():
-        if name in own:
-            raise UnsendableError(f"{where}: '{name}' is already set by the provider; leave it out")
-        block[name] = thaw(value)
-    return block
+    return with_fields(WIRE, block, call.extra.get(WIRE), _OWN_CALL, "extra of a tool call")
 
 
 def _extra_of(message: Message) -> Mapping[str, Any]:
@@ -287,7 +275,7 @@ def _extra_of(message: Message) -> Mapping[str, Any]:
 def _fields_of(message: Message, own: frozenset[str]) -> Object | None:
     """Return the vendor's fields of *message* that are not for this provider; None if there are none."""
     fields = {name: value for name, value in _extra_of(message).items() if name not in _OURS}
-    return with_fields({}, fields, own, f"extra of a message of role {message.role}") if fields else None
+    return with_fields(WIRE, {}, fields, own, f"extra of a message of role {message.role}") if fields else None
 
 
 def _marked(blocks: list[Object], message: Message) -> list[Object]:

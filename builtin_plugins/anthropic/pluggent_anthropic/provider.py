@@ -17,12 +17,13 @@ from pluggent_hookspecs import (
 )
 from pluggent_provider_http.access import Access, identity_of
 from pluggent_provider_http.endpoint import target_of
+from pluggent_provider_http.model_pages import ModelPages
 from pluggent_provider_http.provider import Asked, HttpProvider
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import read_count
 from pluggent_provider_http.unsendable import UnsendableError
 
-from pluggent_anthropic.model_list import PAGE, Pages
+from pluggent_anthropic.model_list import PAGE, read_page
 from pluggent_anthropic.request import encode_count, encode_request
 from pluggent_anthropic.settings import Server
 from pluggent_anthropic.stream import Events
@@ -65,7 +66,7 @@ class Messages(HttpProvider[Server]):
         await self.prepare()
         path = f"{self._version()}/models"
         headers, faults = self._headers("", path, ())
-        pages = Pages(faults)
+        pages = ModelPages(faults, read_page)
         while (after := pages.next) is not None:
             query = {"limit": str(PAGE), **({"after_id": after} if after else {})}
             async with self.http().get(path, headers, faults, query) as answer:

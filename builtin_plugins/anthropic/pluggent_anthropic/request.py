@@ -23,10 +23,12 @@ from pluggent_hookspecs import (
 from pluggent_provider_http.closed_schema import closed_schema
 from pluggent_provider_http.content_blocks.turns import Conversation, conversation
 from pluggent_provider_http.left_out import thinking_note
+from pluggent_provider_http.request_options import TTLS, kept_for
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
+from pluggent_provider_http.vendor_fields import with_fields
 
-from pluggent_anthropic.blocks import WIRE, MessagesBlocks, encode, with_fields
+from pluggent_anthropic.blocks import WIRE, MessagesBlocks, encode
 from pluggent_anthropic.media import Object
 from pluggent_anthropic.model_traits import BINDING_BETA, Model, model_of, thinking
 from pluggent_anthropic.settings import Server
@@ -39,7 +41,6 @@ _COUNTED = frozenset({"cache_control", "context_management", "mcp_servers", "out
 _OWN_TOOL = frozenset({"name", "description", "input_schema"})
 _NO_PARAMETERS: Object = {"type": "object", "properties": {}}
 _NO_WORD = ("seed", "presence_penalty", "frequency_penalty", "logprobs")
-_TTLS = ("5m", "1h")
 _VERTEX_VERSION = b"vertex-2023-10-16"
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
@@ -87,7 +88,7 @@ class _Writer:
         self._parameters = request.parameters
         self._server = server
         self._model: Model = model_of(request.model, server.models.items())
-        self._cache = _kept_for(self._parameters.cache, server.cache)
+        self._cache = kept_for("the Messages API", self._parameters.cache, server.cache)
         asked = self._parameters.max_output_tokens
         self._max_tokens = (server.max_tokens or self._model.max_tokens) if asked is None else asked
 
@@ -143,17 +144,8 @@ class _Writer:
         ours = self._cache != "off" and "cache_control" not in rest and not said.marks
         ours = ours and not any("cache_control" in _tool_extra(tool) for tool in offered)
         # What a request wishes itself is marked in any case.
-        wished = self._parameters.cache in _TTLS
+        wished = self._parameters.cache in TTLS
         return ours and (wished or bool(offered) or said.replied)
-
-
-def _kept_for(wished: str | None, usual: str) -> str:
-    """Return how long the vendor is to keep what the request begins with: 5m, 1h or off."""
-    if wished in (None, "auto"):
-        return usual
-    if wished not in (*_TTLS, "off"):
-        raise UnsendableError(f"parameters.cache: the Messages API keeps beginnings for 5m or 1h, not {wished!r}")
-    return wished
 
 
 # ---- parameters ---------------------------------------------------------------------------
@@ -244,7 +236,9 @@ def _choice(wanted: ToolChoice) -> Object | None:
 
 
 def _tool(spec: ToolSpec) -> bytes:
-    declared = with_fields({"name": spec.name}, spec.extra.get(WIRE), frozenset({"name"}), f"extra of tool {spec.name}")
+    declared = with_fields(
+        WIRE, {"name": spec.name}, spec.extra.get(WIRE), frozenset({"name"}), f"extra of tool {spec.name}"
+    )
     if not _NAME.fullmatch(spec.name):
         raise UnsendableError(f"tool {spec.name!r}: a name has letters, digits, - and _ only, 128 at most")
     if declared.get("type", "custom") == "custom":

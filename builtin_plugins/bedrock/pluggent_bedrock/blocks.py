@@ -27,6 +27,7 @@ from pluggent_provider_http.content_blocks.order import arranged
 from pluggent_provider_http.content_blocks.turns import BlockWire, Piece, turn_of
 from pluggent_provider_http.left_out import thoughts_in
 from pluggent_provider_http.unsendable import UnsendableError
+from pluggent_provider_http.vendor_fields import with_fields
 
 from pluggent_bedrock.media import Object, media_block
 from pluggent_bedrock.model_traits import Model
@@ -322,30 +323,17 @@ def _call(call: ToolCall, renamed: str | None) -> Object:
         "name": fitted(call.name, 64),
         "input": msgspec.Raw(arguments_object(call.arguments)),
     }
-    return {"toolUse": with_fields(use, call.extra.get(WIRE), _OWN_CALL, "extra of a tool call")}
+    return {"toolUse": with_fields(WIRE, use, call.extra.get(WIRE), _OWN_CALL, "extra of a tool call")}
 
 
 def _wire_id(given: str) -> str:
     return fitted(given, 64, also=".:")
 
 
-def with_fields(block: Object, more: object, own: frozenset[str], where: str) -> Object:
-    """Return *block* with the vendor's fields *more* of the contract's ``extra``."""
-    if more is None:
-        return block
-    if not isinstance(more, Mapping):
-        raise UnsendableError(f"{where}: 'bedrock' is a table of fields")
-    for name, value in cast("Mapping[str, Any]", more).items():
-        if name in own:
-            raise UnsendableError(f"{where}: '{name}' is already set by the provider; leave it out")
-        block[name] = thaw(value)
-    return block
-
-
 def _fields_of(message: Message, own: frozenset[str]) -> Object | None:
     """Return the vendor's fields of *message* that are not for this provider; None if there are none."""
     where = f"extra of a message of role {message.role}"
-    fields = with_fields({}, message.extra.get(WIRE), own, where)
+    fields = with_fields(WIRE, {}, message.extra.get(WIRE), own, where)
     return {name: value for name, value in fields.items() if name not in _OURS} or None
 
 

@@ -17,9 +17,11 @@ from pluggent_provider_http.closed_schema import closed_schema
 from pluggent_provider_http.content_blocks.ids import fitted
 from pluggent_provider_http.content_blocks.turns import Conversation, conversation
 from pluggent_provider_http.left_out import thinking_note
+from pluggent_provider_http.request_options import TTLS, kept_for
 from pluggent_provider_http.unsendable import UnsendableError
+from pluggent_provider_http.vendor_fields import with_fields
 
-from pluggent_bedrock.blocks import WIRE, ConverseBlocks, encode, with_fields
+from pluggent_bedrock.blocks import WIRE, ConverseBlocks, encode
 from pluggent_bedrock.media import Object
 from pluggent_bedrock.model_traits import Model, model_of, thinking
 from pluggent_bedrock.settings import Server
@@ -29,7 +31,6 @@ _OWN = frozenset({"messages", "system", "toolConfig", "modelId"})
 _OWN_TOOL = frozenset({"name", "description", "inputSchema"})
 _NO_PARAMETERS: Object = {"type": "object", "properties": {}}
 _NO_WORD = ("seed", "presence_penalty", "frequency_penalty", "logprobs", "parallel_tool_calls", "user")
-_TTLS = ("5m", "1h")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MODEL_FIELDS = "additionalModelRequestFields"
 
@@ -66,7 +67,7 @@ class _Writer:
         self._parameters = request.parameters
         self._server = server
         self._model: Model = model_of(request.model, server.models.items())
-        self._cache = _kept_for(self._parameters.cache, server.cache)
+        self._cache = kept_for("Bedrock", self._parameters.cache, server.cache)
         self._blocks = ConverseBlocks(self._model)
 
     def body(self) -> Body:
@@ -90,7 +91,7 @@ class _Writer:
         given = [cast("bytes", tool.memo(_TOOL, _tool)) for tool in tools]
         if self._may_mark(said, tools):
             everywhere = self._model.cache == "all"
-            mark = _mark(self._cache if everywhere or self._parameters.cache in _TTLS else "5m")
+            mark = _mark(self._cache if everywhere or self._parameters.cache in TTLS else "5m")
             said = _with_marks(said, mark)
             given += [mark] if given and everywhere else []
         given += [encode({"systemTool": {"name": name}}) for name in self._server.server_tools]
@@ -102,7 +103,7 @@ class _Writer:
     def _may_mark(self, said: Conversation, tools: Sequence[ToolSpec]) -> bool:
         """Whether to set cache points: a first request without tools would not be read from the cache again."""
         # What a request wishes itself is marked in any case.
-        wished = self._parameters.cache in _TTLS
+        wished = self._parameters.cache in TTLS
         if said.marks or self._cache == "off" or (self._model.cache == "none" and not wished):
             return False
         return wished or bool(tools) or said.replied
@@ -248,20 +249,11 @@ def _tool(spec: ToolSpec) -> bytes:
         declared["description"] = spec.description
     schema = {"type": "object", **cast("Object", thaw(spec.parameters))} if spec.parameters else _NO_PARAMETERS
     declared["inputSchema"] = {"json": schema}
-    with_fields(declared, spec.extra.get(WIRE), _OWN_TOOL, f"extra of tool {spec.name}")
+    with_fields(WIRE, declared, spec.extra.get(WIRE), _OWN_TOOL, f"extra of tool {spec.name}")
     return encode({"toolSpec": declared})
 
 
 # ---- the cache ----------------------------------------------------------------------------
-
-
-def _kept_for(wished: str | None, usual: str) -> str:
-    """Return how long the vendor is to keep what the request begins with: 5m, 1h or off."""
-    if wished in (None, "auto"):
-        return usual
-    if wished not in (*_TTLS, "off"):
-        raise UnsendableError(f"parameters.cache: Bedrock keeps beginnings for 5m or 1h, not {wished!r}")
-    return wished
 
 
 def _mark(cache: str) -> bytes:

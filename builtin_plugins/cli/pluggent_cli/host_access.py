@@ -114,9 +114,14 @@ def bare_setup() -> Setup:
     return Setup(HostSettings(), {}, installed(), Trust(folder / TRUST_FILE), folder)
 
 
-def prepare(options: argparse.Namespace, console: Console, flags: Mapping[str, object] | None = None) -> Setup:
-    """Read the settings that *options* and *flags* (dotted keys) lead to. Raises ConfigError."""
-    setup, errors = gather(options, flags)
+def prepare(
+    options: argparse.Namespace, console: Console, flags: Mapping[str, object] | None = None, *, own: bool = False
+) -> Setup:
+    """Read the settings that *options* and *flags* (dotted keys) lead to. Raises ConfigError.
+
+    *own*: of the file of a project only what tightens counts, trusted or not.
+    """
+    setup, errors = gather(options, flags, own=own)
     for error in errors:
         raise error
     for note in setup.notes:
@@ -133,7 +138,7 @@ def prepare_to_look(options: argparse.Namespace, console: Console) -> Setup:
 
 
 def gather(
-    options: argparse.Namespace, flags: Mapping[str, object] | None = None
+    options: argparse.Namespace, flags: Mapping[str, object] | None = None, *, own: bool = False
 ) -> tuple[Setup, tuple[ConfigError, ...]]:
     """Return what ``prepare`` would, made of the sources that are right, and the error of each other one.
 
@@ -150,7 +155,9 @@ def gather(
         _check_names("--without", left_out, found)
     if options.safe:
         given["selection.mode"] = "safe"
-    loaded, errors = read_settings(config=named_config(options), environ=environ, flags=given, cwd=cwd, trust=trust)
+    loaded, errors = read_settings(
+        config=named_config(options), environ=environ, flags=given, cwd=cwd, trust=trust, own=own
+    )
     settings = loaded.settings._replace(
         grants=loaded.settings.grants.filled_in(found.first_party),
         principal=loaded.settings.principal or system_user(),

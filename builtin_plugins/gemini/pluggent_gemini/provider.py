@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pluggent_hookspecs import ModelInfo, ModelRequest
 from pluggent_provider_http.endpoint import target_of
+from pluggent_provider_http.model_pages import ModelPages
 from pluggent_provider_http.provider import HttpProvider
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import read_count
@@ -15,7 +16,7 @@ from pluggent_provider_http.unsendable import UNSENDABLE
 
 from pluggent_gemini.access import MODELS, Access
 from pluggent_gemini.generate.request import encode_count
-from pluggent_gemini.model_list import PAGE, Pages
+from pluggent_gemini.model_list import PAGE, read_page
 from pluggent_gemini.settings import Server
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
@@ -44,7 +45,7 @@ class GeminiProvider(HttpProvider[Server], ABC):
         await self.prepare()
         path = f"{self.place.publisher}{MODELS}"
         headers, faults = self.place.headers("", path)
-        pages = Pages(faults)
+        pages = ModelPages(faults, read_page)
         while (token := pages.next) is not None:
             query = {"pageSize": str(PAGE), **({"pageToken": token} if token else {})}
             async with self.http().get(path, headers, faults, query) as answer:

@@ -6,7 +6,6 @@ request costs no more for a long history than the join. https://docs.ollama.com/
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, assert_never, cast
 
@@ -33,6 +32,7 @@ from pluggent_hookspecs import (
 from pluggent_provider_http.content_blocks.ids import arguments_object
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
+from pluggent_provider_http.vendor_fields import plain
 
 from pluggent_ollama.settings import Server
 
@@ -141,7 +141,7 @@ def _tool(spec: ToolSpec) -> bytes:
     described: Object = {"name": spec.name}
     if spec.description:
         described["description"] = spec.description
-    described["parameters"] = _plain(spec.parameters, f"parameters of {where}") or _NO_PARAMETERS
+    described["parameters"] = plain(spec.parameters, f"parameters of {where}") or _NO_PARAMETERS
     return _encode({"type": "function", "function": _with(described, spec.extra, where)})
 
 
@@ -155,7 +155,7 @@ def _with(out: Object, extra: Mapping[str, Json], where: str) -> Object:
     for name, value in own.items():
         if name in out:
             raise UnsendableError(f"extra[{VENDOR!r}] of {where}: '{name}' is already set; leave it out")
-        out[name] = _plain(value, f"extra[{VENDOR!r}] of {where}: {name}")
+        out[name] = plain(value, f"extra[{VENDOR!r}] of {where}: {name}")
     return out
 
 
@@ -169,7 +169,7 @@ def _fields(parameters: ModelParameters, server: Server) -> Object:
     if parameters.reasoning_effort is not None:
         found["think"] = _think(parameters.reasoning_effort)
     if parameters.output_schema is not None:
-        found["format"] = _plain(parameters.output_schema, "parameters.output_schema")
+        found["format"] = plain(parameters.output_schema, "parameters.output_schema")
     if parameters.logprobs is not None:
         if not 0 <= parameters.logprobs <= _MAX_LOGPROBS:
             raise UnsendableError(f"parameters.logprobs: expected 0 to {_MAX_LOGPROBS}, got {parameters.logprobs}")
@@ -214,7 +214,7 @@ def _options(parameters: ModelParameters, server: Server) -> Object:
         "num_predict": parameters.max_output_tokens,
         "num_ctx": server.num_ctx or None,
     }
-    return {name: _plain(value, f"parameters.{name}") for name, value in given.items() if value is not None}
+    return {name: plain(value, f"parameters.{name}") for name, value in given.items() if value is not None}
 
 
 def _with_extra(found: Object, extra: Mapping[str, Json]) -> Object:
@@ -223,11 +223,11 @@ def _with_extra(found: Object, extra: Mapping[str, Json]) -> Object:
         if name == "options" and isinstance(value, Mapping):
             if taken := [option for option in value if option in options]:
                 raise UnsendableError(f"parameters.extra: option '{taken[0]}' is already set; leave it out")
-            options |= _plain(value, "parameters.extra.options")
+            options |= plain(value, "parameters.extra.options")
         elif name in found or name in ("model", "messages", "tools"):
             raise UnsendableError(f"parameters.extra: '{name}' is already set by the provider; leave it out")
         else:
-            found[name] = _plain(value, f"parameters.extra.{name}")
+            found[name] = plain(value, f"parameters.extra.{name}")
     if not options:
         del found["options"]
     return found
@@ -245,15 +245,3 @@ def _offered(request: ModelRequest) -> Sequence[ToolSpec]:
             raise UnsendableError(f"parameters.tool_choice names what is not offered: {', '.join(missing)}")
         return [tool for tool in request.tools if tool.name in choice.names]
     raise UnsendableError("parameters.tool_choice: Ollama cannot be told that a tool has to be called")
-
-
-def _plain(value: Json, where: str) -> Any:
-    """Return *value* as dicts and lists. Raises UnsendableError for a number that JSON cannot say."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise UnsendableError(f"{where} is {value}, which JSON cannot say")
-    if isinstance(value, Mapping):
-        return {name: _plain(item, f"{where}.{name}") for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        items = cast("Sequence[Json]", value)
-        return [_plain(item, f"{where}[{index}]") for index, item in enumerate(items)]
-    return value

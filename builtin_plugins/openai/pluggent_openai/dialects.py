@@ -53,6 +53,8 @@ def _are_texts(_: object, attribute: attrs.Attribute[Any], value: tuple[object, 
         raise ValueError(f"compat: {attribute.name}: expected a list of names, got {value!r}")
 
 
+TAGS = "tags"
+"""The ``reasoning`` of models that want earlier thinking in the text."""
 _flag = _is(bool, "true or false")
 _text = _is(str, "a text")
 
@@ -67,7 +69,8 @@ class Dialect:
       user and seed.
     - ``logprobs``: ``flag`` is ``logprobs`` true with ``top_logprobs``, ``count`` the number alone.
     - ``reasoning``: the field of an assistant's message in which earlier thinking is wanted back;
-      ``content`` means parts of the content. ``reasoning_required``: also empty, with calls.
+      ``content`` means parts of the content. ``reasoning_required``: also empty, with calls. ``tagged`` are
+      patterns of models that want it in the text, between <think> and </think>.
 
     What the server has: ``top_k``, ``service_tier``, ``metadata``, ``parallel_tool_calls``;
     ``tool_choice``, the forms other than auto; ``custom_tools`` (a function is offered instead);
@@ -92,6 +95,7 @@ class Dialect:
     logprobs: Literal["flag", "count", ""] = attrs.field(default="flag", validator=_one_of("flag", "count", ""))
     reasoning: str = attrs.field(default="", validator=_text)
     reasoning_required: bool = attrs.field(default=False, validator=_flag)
+    tagged: tuple[str, ...] = attrs.field(default=(), converter=_to_names, validator=_are_texts)
     top_k: bool = attrs.field(default=False, validator=_flag)
     service_tier: bool = attrs.field(default=True, validator=_flag)
     metadata: bool = attrs.field(default=True, validator=_flag)
@@ -125,6 +129,10 @@ class Dialect:
         known = (*message, self.cache, self.file_url, self.returns, self.call_id_chars, self.custom_tools)
         object.__setattr__(self, "message_key", f"pluggent_openai message {known}")
         object.__setattr__(self, "tool_key", f"pluggent_openai tool {(self.custom_tools, self.strict)}")
+
+    def for_tagged(self) -> Dialect:
+        """Return how the server speaks of the models in ``tagged``."""
+        return attrs.evolve(self, reasoning=TAGS)
 
     def takes_back(self, field: str) -> bool:
         """Whether *field* of a reply is to be sent again in later requests."""
@@ -274,9 +282,13 @@ SERVERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
         },
     ),
     # https://inference-docs.cerebras.ai/resources/openai: parallel_tool_calls and service_tier are status 400.
+    # https://inference-docs.cerebras.ai/capabilities/reasoning: GLM wants its thinking back between tags.
     "cerebras": (
         ("api.cerebras.ai",),
-        {"max_tokens": "max_completion_tokens", "metadata": False, "service_tier": False, "parallel_tool_calls": False},
+        {
+            "max_tokens": "max_completion_tokens", "metadata": False, "service_tier": False,
+            "parallel_tool_calls": False, "tagged": ("zai-*",),
+        },
     ),
     # https://docs.z.ai/api-reference/llm/chat-completion: tool_choice auto alone, response_format without a schema,
     # user_id. https://docs.z.ai/guides/capabilities/thinking-mode: reasoning_content comes back unchanged.

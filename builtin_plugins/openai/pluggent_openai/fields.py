@@ -5,14 +5,14 @@ An unknown name is sent as it is: servers have fields of their own.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from reprlib import repr as shown
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 from pluggent_hookspecs import Json, ModelParameters
 from pluggent_provider_http.unsendable import UnsendableError
+from pluggent_provider_http.vendor_fields import plain
 
 MAX_LOGPROBS = 20
 MAX_METADATA = (16, 64, 512)
@@ -21,18 +21,6 @@ MAX_USER_CHARS = 128
 
 Check: TypeAlias = Callable[[Json], str | None]
 """Returns what is wrong with a value, None if nothing is."""
-
-
-def plain(value: Json, where: str) -> Any:
-    """Return *value* as dicts and lists. Raises UnsendableError for a number that JSON cannot say."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise UnsendableError(f"{where} is {value}, which JSON cannot say")
-    if isinstance(value, Mapping):
-        return {name: plain(item, f"{where}.{name}") for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        items = cast("Sequence[Json]", value)
-        return [plain(item, f"{where}[{index}]") for index, item in enumerate(items)]
-    return value
 
 
 def _text(value: Json) -> str | None:

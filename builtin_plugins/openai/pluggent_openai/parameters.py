@@ -9,6 +9,7 @@ from typing import Any
 
 from pluggent_hookspecs import AllowedTools, Json, ModelParameters, ModelRequest, ToolSpec
 from pluggent_provider_http.unsendable import UnsendableError
+from pluggent_provider_http.vendor_fields import plain
 
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import (
@@ -16,7 +17,6 @@ from pluggent_openai.fields import (
     checked_metadata,
     checked_user,
     extra_fields,
-    plain,
 )
 
 _NOT_STRICT = frozenset(

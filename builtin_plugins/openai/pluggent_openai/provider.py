@@ -86,7 +86,7 @@ class OpenAIProvider(HttpProvider[Server]):
             else:
                 await self.check(answer)
                 reply = wire.read(await answer.read(), request, faults, body.notes)
-            return attrs.evolve(reply, meta=with_answer(reply.meta, answer.meta()))
+            return attrs.evolve(reply, meta=with_answer(reply.meta, answer.meta(), faults))
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""

@@ -28,10 +28,24 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
 ServerT = TypeVar("ServerT", bound=Endpoint)
 
 
-def with_answer(said: ReplyMeta, answer: ReplyMeta) -> ReplyMeta:
-    """Return what the body of an answer *said*, with what its headers and the clock say."""
+_NO_SECRETS = Faults("", "")
+_TIER_CHARS = 100
+
+
+def with_answer(said: ReplyMeta, answer: ReplyMeta, faults: Faults = _NO_SECRETS) -> ReplyMeta:
+    """Return what the body of an answer *said*, with what its headers and the clock say.
+
+    What the server calls its tier is cut, and what *faults* know to be secret is taken out of it.
+    """
+    tier = said.service_tier
+    if tier and tier not in _TIERS:
+        tier = faults.shown(tier, _TIER_CHARS)
     # Field by field: attrs.evolve() takes five times as long, for every answer.
-    return ReplyMeta(answer.request_id, answer.limits, answer.first_byte_s, said.service_tier, said.notes)
+    return ReplyMeta(answer.request_id, answer.limits, answer.first_byte_s, tier, said.notes)
+
+
+_TIERS = frozenset({"default", "standard", "auto", "priority", "flex", "batch", "on_demand", "scale", "reserved"})
+"""What vendors call theirs; others are looked at."""
 
 
 @attrs.frozen
@@ -169,7 +183,7 @@ class HttpProvider(HttpServer[ServerT], ABC):
                 await self.check(answer)
                 async for data in answer:
                     if batch := reader.feed(data):
-                        yield _with_meta(batch, answer.meta)
+                        yield _with_meta(batch, answer.meta, asked.faults)
                     if reader.failure is not None:
                         raise reader.failure
                     if reader.done:
@@ -177,15 +191,15 @@ class HttpProvider(HttpServer[ServerT], ABC):
                         break
                 else:
                     if batch := reader.end():
-                        yield _with_meta(batch, answer.meta)
+                        yield _with_meta(batch, answer.meta, asked.faults)
                     if reader.failure is not None:
                         raise reader.failure
             asked = await self.following(asked)
 
 
-def _with_meta(batch: list[Delta], answer: Callable[[], ReplyMeta]) -> list[Delta]:
+def _with_meta(batch: list[Delta], answer: Callable[[], ReplyMeta], faults: Faults) -> list[Delta]:
     """Add what the *answer* says to the end of the reply, if *batch* has it."""
     last = batch[-1]
     if isinstance(last, Finished):
-        batch[-1] = attrs.evolve(last, meta=with_answer(last.meta, answer()))
+        batch[-1] = attrs.evolve(last, meta=with_answer(last.meta, answer(), faults))
     return batch

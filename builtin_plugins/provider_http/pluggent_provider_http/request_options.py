@@ -1,4 +1,4 @@
-"""What a request may change of the operator's settings: further headers that are allowed, and shorter waits. Pure."""
+"""What a request may change of the operator's settings: allowed headers, shorter waits, the vendor's cache. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pluggent_hookspecs import ModelParameters, ModelTimeouts
 
 from pluggent_provider_http.endpoint import Endpoint, is_sendable
 from pluggent_provider_http.unsendable import UnsendableError
+
+TTLS = ("5m", "1h")
+"""How long Anthropic's models keep what a prompt begins with."""
 
 
 def headers_of(parameters: ModelParameters, endpoint: Endpoint) -> dict[str, str]:
@@ -47,3 +50,15 @@ def with_waits(endpoint: Endpoint, timeouts: ModelTimeouts | None) -> Endpoint:
         if seconds is not None and seconds < getattr(endpoint, name):
             shorter[name] = seconds
     return attrs.evolve(endpoint, **shorter) if shorter else endpoint
+
+
+def kept_for(api: str, wished: str | None, usual: str) -> str:
+    """Return how long the vendor is to keep what a request begins with: 5m, 1h or off. *wished* goes before *usual*.
+
+    Raises UnsendableError, which names the *api*.
+    """
+    if wished in (None, "auto"):
+        return usual
+    if wished not in (*TTLS, "off"):
+        raise UnsendableError(f"parameters.cache: {api} keeps beginnings for 5m or 1h, not {wished!r}")
+    return wished

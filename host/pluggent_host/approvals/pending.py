@@ -5,6 +5,7 @@ A paused turn is durable: the process may end, and another one continues it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from pluggent_host.approvals.standing import NO_PARTS, Standing, capped, pairs, 
 from pluggent_host.settings import Limits, ToolLimits
 
 Kind = Literal["tool_call", "input", "model_call"]
+log = logging.getLogger("pluggent.transcript")
 
 
 @attrs.frozen(repr=False)
@@ -85,13 +87,35 @@ class Agreed(Value):
 
 @attrs.frozen(repr=False)
 class Terms(Value):
-    """The options with which a turn was begun: ``limits`` as JSON, ``output`` the schema of the answer."""
+    """The options with which a turn was begun: ``limits`` as JSON, ``output`` the schema of the answer.
+
+    ``unkept`` are the names of headers in ``parameters`` whose values were left out when this was stored.
+    """
 
     metadata: Mapping[str, str] = attrs.field(factory=dict[str, str])
     parameters: ModelParameters = attrs.field(factory=ModelParameters)
     limits: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
     output: Mapping[str, Json] | None = None
     agreed: Agreed | None = None
+    unkept: tuple[str, ...] = ()
+
+    def stored(self) -> Terms:
+        """Return what is written of these: without values of headers, which may be secret."""
+        names = tuple(self.parameters.headers)
+        return attrs.evolve(self, parameters=attrs.evolve(self.parameters, headers={}), unkept=names) if names else self
+
+    def parameters_beside(self, own: ModelParameters) -> ModelParameters:
+        """Return the parameters, with the headers that were not kept as *own*, those of the session, have them."""
+        if not self.unkept:
+            return self.parameters
+        given = {name: own.headers[name] for name in self.unkept if name in own.headers}
+        if lost := [name for name in self.unkept if name not in given]:
+            log.warning(
+                "the turn that waited goes on without the headers %s: their values were not kept while it waited. "
+                "Open the session with parameters that have them",
+                ", ".join(lost),
+            )
+        return attrs.evolve(self.parameters, headers=given)
 
     def with_limits(self, own: Limits) -> Limits:
         """Return *own* with the limits of the turn in their place."""

@@ -38,6 +38,8 @@ _ENTRIES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Entry)}
 def encode(entry: Entry, encoder: Encoder) -> Line:
     """Return the line of *entry*; *encoder* is that of the whole log."""
     kind = type(entry)
+    if isinstance(entry, Paused):
+        entry = attrs.evolve(entry, terms=entry.terms.stored())
     if kind in SEALED:
         return Line(kind.__name__, line_of(plain_entry(entry)), sealed=True)
     return Line(kind.__name__, encoder.of(entry))

@@ -94,7 +94,7 @@ def going_on(
     terms = waiting.paused.terms
     if output is not None or (form is None and terms.output is not None):
         form = output_form(terms.output if output is None else output)
-    parameters = terms.parameters
+    parameters = terms.parameters_beside(agent.parameters)
     if form is not None:
         parameters = attrs.evolve(parameters, output_schema=form.schema)
     agent = attrs.evolve(agent, parameters=parameters, limits=terms.with_limits(agent.limits), form=form)

@@ -13,6 +13,7 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pluggent_bedrock
 import pytest
 from aws_signatures import KEYS, SETTINGS, signed_again
@@ -20,14 +21,17 @@ from pluggent_anthropic.plugin import Anthropic
 from pluggent_hookspecs import (
     EmbeddingRequest,
     Message,
+    ModelParameters,
     ModelRequest,
     ProvideEvent,
     ProviderError,
     ProviderErrorKind as Kind,
     Secret,
+    collect,
 )
 from pluggent_openai.embedder import OpenAIEmbedder
 from pluggent_openai.plugin import OpenAI, OpenAIEmbedders
+from pluggent_openai.provider import OpenAIProvider
 from pluggent_plugin_loader.options import settings_for
 from pluggent_provider_http.aws.sigv4 import Scope
 from pluggent_testing.wires import AnthropicWire, ResponsesWire, Wire, WireServer
@@ -170,3 +174,21 @@ def test_a_signature_takes_no_key(plugin: Any):
         plugin.Settings(auth="sigv4", api_key=Secret("env:MINE"))
     (provider,) = plugin(plugin.Settings(auth="sigv4", region="us-east-1")).provide_providers(None)
     assert provider.server.api_key is None
+
+
+async def test_a_reply_in_the_background_is_signed_at_each_request(keys):
+    place = {"region": "us-east-1", "service": "bedrock-mantle", "compat": {"background": True}}
+    asked_later = attrs.evolve(ASKED, parameters=ModelParameters(background=True))
+    with WireServer(ResponsesWire(), 10.0, 1_000_000) as server:
+        async with provider_at(server, OpenAI, "pluggent-openai", **place) as provider:
+            assert isinstance(provider, OpenAIProvider)
+            ticket = await provider.submit(asked_later)
+            reply = await collect(provider.attach(ticket, asked_later))
+            server.will(answer(b"{}"))
+            await provider.cancel(ticket)
+
+    scope = Scope("us-east-1", "bedrock-mantle")
+    assert reply.message.text.startswith("Hello")
+    assert len(server.requests) > 1
+    for asked in server.requests:
+        assert asked.headers["authorization"] == signed_again(asked, server.origin, scope)

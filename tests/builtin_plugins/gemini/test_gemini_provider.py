@@ -273,7 +273,7 @@ async def test_a_token_that_is_refused_is_not_used_again(
     assert (error.kind, error.retryable) == (Kind.AUTHENTICATION, again)
     assert "ya29" not in str(error)
     tokens = vertex.access.identity
-    assert tokens is not None
+    assert isinstance(tokens, GoogleTokens)
     assert tokens.token is None
 
 

@@ -7,9 +7,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given, strategies as st
 from openai_server import DONE, STOP, event, reader
-from pluggent_hookspecs import Message, ModelRequest, Reasoning, ReasoningDelta, Reply, Text, TextDelta
+from pluggent_hookspecs import Message, ModelRequest, Reasoning, ReasoningDelta, Reply, Text, TextDelta, ToolCall
 from pluggent_openai.chat.reply import read_reply
 from pluggent_openai.chat.think_tags import ThinkTags
+from pluggent_openai.chat.wire import ChatWire
 from pluggent_openai.dialects import Dialect, dialect_for
 from pluggent_provider_http.delta_batch import Batch
 from pluggent_provider_http.server_errors import Faults
@@ -122,3 +123,17 @@ def test_what_was_held_is_not_lost_where_the_stream_turns_to_something_else() ->
     assert streamed(TAGS, {"content": "<thi"}) == (Text("<thi"),)
     assert streamed(TAGS, {"content": "<thi"}, call) == (Text("<thi"),)
     assert streamed(TAGS, {"content": "<think>hm"}, call) == (Reasoning("hm"),)
+
+
+@pytest.mark.parametrize(("model", "tagged"), [("zai-glm-4.7", True), ("qwen-3-32b", False)])
+def test_glm_at_cerebras_gets_its_thinking_back_between_tags(model: str, tagged: bool) -> None:
+    wire = ChatWire(dialect_for("https://api.cerebras.ai/v1"))
+    call = ToolCall("call_1", "add", '{"a": 1}')
+    spoken, called = Message.assistant((Reasoning("hm"), Text("Four."))), Message.assistant((Reasoning("so"),), (call,))
+    request = ModelRequest(model, (Message.user("hi"), spoken, Message.user("go on"), called, Message.tool(call, "1")))
+
+    sent = json.loads(wire.encode(request, FAULTS, stream=False).data)
+
+    contents = [message["content"] for message in sent["messages"] if message["role"] == "assistant"]
+    assert contents == (["<think>hm</think>\nFour.", "<think>so</think>\n"] if tagged else ["Four.", None])
+    assert sent.get("clear_thinking") == (False if tagged else None)

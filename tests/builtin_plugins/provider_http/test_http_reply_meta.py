@@ -125,3 +125,24 @@ def test_a_reset_is_a_moment_however_the_server_writes_it():
 @pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "1e400", "9" * 400])
 def test_a_limit_that_is_no_number_is_left_out(text):
     assert limits_of(x_ratelimit_limit_tokens=text, x_ratelimit_reset_tokens="soon") == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("priority", "priority"),
+        ("x\x1b]0;t\x07\u202e y", "x\ufffd]0;t\ufffd\ufffd y"),
+        (f"for {KEY}", "for [secret]"),
+        ("long" * 100, f"{'long' * 25}… (400 characters)"),
+    ],
+)
+async def test_what_a_server_calls_its_tier_is_cut_and_steers_no_terminal(said: str, shown: str) -> None:
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json={**REPLY, "service_tier": said})
+
+    settings = OpenAI.Settings(base_url="http://127.0.0.1:9/v1", api_key=Secret.of(KEY))
+    (provider,) = OpenAI(settings, transport=httpx2.MockTransport(answer)).provide_providers(ProvideEvent())
+    request = ModelRequest("m", (Message.user("hi"),))
+    replies = [await provider.complete(request), await collect(provider.stream(request))]
+
+    assert [reply.meta.service_tier for reply in replies] == [shown, shown]

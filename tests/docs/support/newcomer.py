@@ -1,12 +1,14 @@
 """A new user: an empty home and folder, and a Python environment in which pip installs what a page tells it to.
 
-The environment sees the packages of the one that runs the tests, so that pip needs no network.
+The environment sees the packages of the one that runs the tests, so that pip needs no network. The command
+``pluggent`` is forked from a process that has imported it; what pip and pytest start is started as by a user.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -14,15 +16,26 @@ import venv
 from pathlib import Path
 from typing import NamedTuple
 
+from cli_support import words_to_fork
 from pages import Block, blocks
 
 PATIENCE_S = 120.0
 MARK = "@@end-of-command"
 _PROGRAMS = {
     "pip": "from pip._internal.cli.main import main",
-    "pluggent": "from pluggent_cli.main import main",
     "pytest": "from pytest import console_main as main",
 }
+_PLUGGENT = """
+import site
+import sys
+
+sys.prefix, sys.executable = {prefix!r}, {python!r}
+before = len(sys.path)
+site.addsitedir({site!r})
+sys.path[:] = [*sys.path[before:], *sys.path[1:before]]
+from pluggent_cli.main import main
+sys.exit(main())
+"""
 _ANYTHING = re.compile(r"…")
 
 
@@ -63,13 +76,17 @@ class Newcomer:
         site = next((place / "venv" / "lib").glob("python*/site-packages"))
         base = sysconfig.get_path("purelib")
         (site / "base.pth").write_text(f"import site; site.addsitedir({base!r})\n", "utf-8")
+        python = str(self._programs / "python")
         for name, source in _PROGRAMS.items():
-            program = self._programs / name
-            program.write_text(
-                f"#!/bin/sh\nexec '{self._programs}/python' -P -c 'import sys\n{source}\nsys.exit(main())' \"$@\"\n",
-                "utf-8",
-            )
-            program.chmod(0o755)
+            self._install(name, python, "-P", "-c", f"import sys\n{source}\nsys.exit(main())")
+        pluggent = place / "pluggent.py"
+        pluggent.write_text(_PLUGGENT.format(prefix=str(place / "venv"), python=python, site=str(site)), "utf-8")
+        self._install("pluggent", *words_to_fork(pluggent))
+
+    def _install(self, name: str, *words: str) -> None:
+        program = self._programs / name
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', "utf-8")
+        program.chmod(0o755)
 
     def follow(self, page: Path) -> list[Shown]:
         """Return what the commands of *page* did."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 import stat
 import sys
 import tomllib
@@ -67,11 +68,11 @@ class Source(NamedTuple):
     """A file of settings that counts, whether it is there or not.
 
     ``role``: the system's, which all others may only tighten; the user's own; the one that was named
-    on the command line; or that of the working directory, which has to be trusted.
+    on the command line; that of the working directory, which has to be trusted, or is only to tighten.
     """
 
     path: Path
-    role: Literal["system", "user", "named", "project"]
+    role: Literal["system", "user", "named", "project", "tightening"]
 
 
 def load_settings(
@@ -107,11 +108,17 @@ def read_settings(
     cwd: Path,
     trust: Trust | None = None,
     system: Path | None = None,
+    own: bool = False,
 ) -> tuple[Loaded, tuple[ConfigError, ...]]:
-    """Return what ``load_settings`` would, of all settings that are right, and an error for each source with others."""
+    """Return what ``load_settings`` would, of all settings that are right, and an error for each source with others.
+
+    *own*: of the file in *cwd* only what tightens counts, trusted or not.
+    """
     merger = _SettingsMerger()
     errors: list[ConfigError] = []
     for source in sources(config=config, environ=environ, cwd=cwd, system=system):
+        if own and source.role == "project":
+            source = source._replace(role="tightening")  # noqa: PLW2901 (the same file, read otherwise)
         try:
             _add_file(merger, source, trust or _NoTrust())
         except ConfigError as error:
@@ -155,6 +162,10 @@ def state_dir(environ: Mapping[str, str]) -> Path:
 class _NoTrust:
     def is_trusted(self, path: Path, content: bytes | None = None) -> bool:
         return False
+
+
+NOT_TRUSTED = "is not trusted, so it may only tighten\nRead it, then accept it: pluggent trust {}"
+ONLY_OWN = "only tightens here, where it is about your own settings\nSettings of a project are written by hand"
 
 
 class _SettingsMerger:
@@ -204,7 +215,7 @@ class _SettingsMerger:
             self.notes.append(f"{origin.where}: ignored, because {self.lock.where} fixes it: {', '.join(ignored)}")
 
     def tighten(
-        self, origin: Origin, values: Mapping[str, Any], problems: Sequence[str], lines: Mapping[str, int]
+        self, origin: Origin, values: Mapping[str, Any], problems: Sequence[str], lines: Mapping[str, int], why: str
     ) -> None:
         self._complain(origin, problems, lines)
         ignored: list[str] = []
@@ -219,13 +230,8 @@ class _SettingsMerger:
             elif value != old:
                 ignored += _spots(path, value)
         if ignored:
-            import shlex  # 2 ms, and few files are not trusted
-
-            # The name of a cloned folder is as foreign as what lies in it, and this line is there to be copied.
-            self.notes.append(
-                f"{origin.where} is not trusted, so it may only tighten; ignored: {', '.join(ignored)}."
-                f" Read it, then accept it: pluggent trust {shlex.quote(origin.where)}"
-            )
+            what, _, todo = why.partition("\n")
+            self.notes.append(f"{origin.where} {what}; ignored: {', '.join(ignored)}. {todo}")
 
     def _complain(self, origin: Origin, problems: Sequence[str], lines: Mapping[str, int]) -> None:
         if problems:
@@ -299,7 +305,7 @@ def _add_file(merger: _SettingsMerger, source: Source, trust: Trust) -> None:
         raise
     document, lines = _read(path, content)
     origin = Origin("file", str(path))
-    if source.role == "project":
+    if source.role in ("project", "tightening"):
         document = _impersonal(merger, origin, document)
     if source.role == "system":
         document = {**document, "plugins": _in_home(document["plugins"])} if "plugins" in document else document
@@ -309,10 +315,14 @@ def _add_file(merger: _SettingsMerger, source: Source, trust: Trust) -> None:
         merger.hold(lock, origin, lines)
         return
     # The same bytes are judged and used: the file may change meanwhile.
-    if source.role != "project" or trust.is_trusted(path, content):
+    if source.role == "tightening":
+        merger.tighten(origin, *sifted(_document_values(document)), lines, ONLY_OWN)
+    elif source.role != "project" or trust.is_trusted(path, content):
         merger.add(origin, *sifted(_document_values(document)), lines)
     else:
-        merger.tighten(origin, *sifted(_document_values(document)), lines)
+        # The name of a cloned folder is as foreign as what lies in it, and this line is there to be copied.
+        quoted = shlex.quote(origin.where)
+        merger.tighten(origin, *sifted(_document_values(document)), lines, NOT_TRUSTED.format(quoted))
 
 
 def _impersonal(merger: _SettingsMerger, origin: Origin, document: Mapping[str, Any]) -> Mapping[str, Any]:

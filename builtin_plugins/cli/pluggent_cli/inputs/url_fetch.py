@@ -41,12 +41,15 @@ def fetch(url: str, *, resolver: Resolver = addresses_of, permits: Callable[[str
 async def _fetched(url: str, resolver: Resolver, permits: Callable[[str], bool]) -> bytes:
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            target = url
+            target = _read_url(url, url)
             for _ in range(_MAX_REDIRECTS + 1):
-                found = await _get(url, _read_url(url, target), resolver, permits)
+                found = await _get(url, target, resolver, permits)
                 if isinstance(found, bytes):
                     return found
-                target = found
+                was, target = target, _read_url(url, found)
+                if was.scheme == "https" and target.scheme == "http":
+                    problem = f"redirects from https to http://{target.host}, where others can read and change it"
+                    raise ConfigError(url, [f"{problem}; it is not followed"])
     except TimeoutError:
         raise ConfigError(url, [f"did not answer in full within {TIMEOUT_S:g} s"]) from None
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, ssl.SSLError, OSError) as error:
@@ -86,7 +89,7 @@ async def _get(given: str, url: httpx2.URL, resolver: Resolver, permits: Callabl
         raise ConfigError(given, [f"cannot be fetched: there is no host {url.host!r}, or no network"])
     if not all(map(permits, addresses)):
         problem = f"{url.host} is inside this machine or its network, where nothing is fetched from"
-        raise ConfigError(given, [f"{problem}. Save it yourself, and attach the file"])
+        raise ConfigError(given, [f"{problem}. Fetch it yourself, and attach the file, or pipe it in: -a -"])
     # Without any authority a context trusts no server; plain HTTP needs none.
     certificates = await trusted() if url.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     timeout = httpx2.Timeout(None, connect=_CONNECT_S)

@@ -54,7 +54,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if len(options.words) > 1:
         # What was typed is not repeated: it may be a key.
         raise ConfigError(WHERE, [f"takes one PROVIDER, got {len(options.words)} words; a key is asked for"])
-    setup = prepare(options, console)
+    # A server of the project's would get the key that is typed, and be asked with it nowhere else.
+    setup = prepare(options, console, own=True)
     log_to(console, debug=options.debug)
     found, problems = offers(setup)
     if not found:

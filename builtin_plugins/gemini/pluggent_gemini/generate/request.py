@@ -56,7 +56,7 @@ def encode_request(request: ModelRequest, server: Server, target: str) -> Body:
     said = conversation(request.messages, Pieces(request.model, model, target))
     tools = [cast("bytes", tool.memo(_TOOL, _tool)) for tool in request.tools]
     given = [b'{"functionDeclarations":[%b]}' % b",".join(tools)] if tools else []
-    given += [encode(thaw(tool)) for tool in server.server_tools]
+    given += [encode(tool) for tool in vendor_tools(server)]
     rest = _rest(request, model, server)
     calling = rest.pop("toolConfig", None)
     head = b'"systemInstruction":{"parts":[%b]},' % said.system if said.system else b""
@@ -177,6 +177,11 @@ def _merged(name: str, ours: Object, given: Json) -> Object:
 
 
 # ---- tools --------------------------------------------------------------------------------
+
+
+def vendor_tools(server: Server) -> list[Object]:
+    """Return the tools that run at the vendor, as the settings of *server* declare them."""
+    return [cast("Object", thaw(tool)) for tool in server.server_tools]
 
 
 def _choice(request: ModelRequest) -> Object:

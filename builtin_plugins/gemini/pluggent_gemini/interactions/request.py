@@ -15,6 +15,7 @@ from pluggent_provider_http.left_out import thinking_note
 from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_gemini.generate.parts import fits
+from pluggent_gemini.generate.request import vendor_tools
 from pluggent_gemini.interactions.conversation import Conversation, conversation
 from pluggent_gemini.interactions.layout import WIRE, Object
 from pluggent_gemini.interactions.pieces import Pieces, encode
@@ -54,7 +55,7 @@ def encode_request(request: ModelRequest, server: Server, target: str) -> Body:
     model = model_of(request.model, server.models.items())
     said = conversation(request.messages, Pieces(request.model, model, target))
     tools = [cast("bytes", tool.memo(_TOOL, _tool)) for tool in request.tools]
-    tools += [encode(_server_tool(tool)) for tool in server.server_tools]
+    tools += [encode(_vendor_tool(tool)) for tool in vendor_tools(server)]
     rest = _rest(request, model, server)
     body = b'{"model":%b,"input":[%b]' % (encode(request.model.removeprefix("models/")), said.steps)
     body += b',"system_instruction":%b' % encode(said.instruction) if said.instruction else b""
@@ -130,16 +131,16 @@ def _safety(category: str, threshold: str) -> Object:
     return {"type": category.lower().removeprefix("harm_category_"), "threshold": threshold.lower()}
 
 
-def _server_tool(tool: Mapping[str, Any]) -> Object:
+def _vendor_tool(tool: Object) -> Object:
     """Return a tool of the vendor's own in the words of this API.
 
-    >>> _server_tool({"googleSearch": {}}), _server_tool({"type": "code_execution"})
+    >>> _vendor_tool({"googleSearch": {}}), _vendor_tool({"type": "code_execution"})
     ({'type': 'google_search'}, {'type': 'code_execution'})
     """
     if "type" in tool:
-        return cast("Object", thaw(tool))
+        return tool
     (name,) = tool
-    return {"type": _HUMP.sub(r"_\1", name).lower(), **cast("Object", thaw(tool[name]))}
+    return {"type": _HUMP.sub(r"_\1", name).lower(), **tool[name]}
 
 
 def _add_extra(rest: Object, extra: Mapping[str, Json]) -> None:

@@ -23,9 +23,9 @@ from pluggent_hookspecs import (
     VendorPart,
 )
 from pluggent_provider_http.unsendable import UnsendableError
+from pluggent_provider_http.vendor_fields import plain
 
-from pluggent_openai.dialects import Dialect
-from pluggent_openai.fields import plain
+from pluggent_openai.dialects import TAGS, Dialect
 
 Object: TypeAlias = dict[str, Any]
 
@@ -71,8 +71,8 @@ def sent_content(message: Message, dialect: Dialect) -> str | list[Object] | Non
             parts.append(each)
     if not parts:
         return None if message.tool_calls or spoken else ""
-    if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
-        return str(parts[0]["text"])
+    if (len(parts) == 1 or dialect.reasoning == TAGS) and all(part.keys() == {"type", "text"} for part in parts):
+        return "".join([str(part["text"]) for part in parts])
     return parts
 
 
@@ -102,7 +102,7 @@ def unmarked_note(count: int) -> tuple[str, ...]:
 def sent_thinking(message: Message, dialect: Dialect) -> Object:
     """Return the field in which the server wants earlier thinking back, if it wants it there."""
     field = dialect.reasoning
-    if not field or field == "content":
+    if field in ("", "content", TAGS):
         return {}
     if dialect.takes_back("reasoning_details") and "reasoning_details" in own_fields(message.extra, dialect):
         return {}  # they say the same, unabridged
@@ -136,13 +136,23 @@ def _part(part: Shown, role: Role, dialect: Dialect) -> Object | None:
         case Refusal(text):
             return {"type": "refusal", "refusal": text} if dialect.refusals else {"type": "text", "text": text}
         case Reasoning():
-            return _thinking(part) if role is Role.ASSISTANT and dialect.reasoning == "content" else None
+            return _thought(part, dialect) if role is Role.ASSISTANT else None
         case VendorPart(vendor, value):
             return plain(value, "a VendorPart") if vendor == VENDOR else None
         case Image() | Audio() | File():
             return _media_of(part, role, dialect)
         case _:
             assert_never(part)
+
+
+def _thought(part: Reasoning, dialect: Dialect) -> Object | None:
+    match dialect.reasoning:
+        case "content":
+            return _thinking(part)
+        case "tags" if part.text:
+            return {"type": "text", "text": f"<think>{part.text}</think>\n"}
+        case _:
+            return None
 
 
 def _thinking(part: Reasoning) -> Object:

@@ -14,6 +14,7 @@ import msgspec
 from pluggent_hookspecs import Message, ModelRequest, Role, ToolSpec
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
+from pluggent_provider_http.vendor_fields import plain
 
 from pluggent_openai.chat.content import (
     has_point,
@@ -25,8 +26,7 @@ from pluggent_openai.chat.content import (
     sent_thinking,
     unmarked_note,
 )
-from pluggent_openai.dialects import Dialect
-from pluggent_openai.fields import plain
+from pluggent_openai.dialects import TAGS, Dialect
 from pluggent_openai.parameters import fields_of, is_custom, offered
 from pluggent_openai.wire import Body
 
@@ -92,6 +92,8 @@ class Writer:
             encoded = b",".join([cast("bytes", tool.memo(key, described)) for tool in tools])
             body = b'%b,"tools":[%b]' % (body, encoded)
         rest = fields_of(request, tools, dialect, stream=stream)
+        if dialect.reasoning == TAGS:
+            rest.setdefault("clear_thinking", False)  # or the server takes it out again
         return Body(b"%b,%b" % (body, _encode(rest)[1:]) if rest else body + b"}", notes)
 
     def _message(self, message: Message) -> Piece:

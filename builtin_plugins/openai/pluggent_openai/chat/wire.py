@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 from pluggent_hookspecs import ModelRequest, ModelResponse
 from pluggent_provider_http.reply_reader import ReplyEvents
 from pluggent_provider_http.server_errors import Faults
@@ -21,6 +23,7 @@ class ChatWire:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._writer = Writer(dialect)
+        self._tagging = Writer(dialect.for_tagged()) if dialect.tagged else self._writer
 
     def streams(self, request: ModelRequest) -> bool:
         """Whether the server can stream the reply to *request*."""
@@ -28,7 +31,8 @@ class ChatWire:
 
     def encode(self, request: ModelRequest, faults: Faults, *, stream: bool) -> Body:
         """Return what asks for the reply to *request*."""
-        return self._writer.body(request, faults, stream=stream)
+        tagged = any(fnmatchcase(request.model, pattern) for pattern in self._dialect.tagged)
+        return (self._tagging if tagged else self._writer).body(request, faults, stream=stream)
 
     def events(self, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ReplyEvents:
         """Return what reads a stream."""

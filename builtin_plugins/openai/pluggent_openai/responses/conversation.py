@@ -25,10 +25,10 @@ from pluggent_hookspecs import (
 )
 from pluggent_provider_http.left_out import thoughts_in
 from pluggent_provider_http.unsendable import UnsendableError
+from pluggent_provider_http.vendor_fields import plain
 
 from pluggent_openai.chat.content import Shown, custom_input, has_point, mark
 from pluggent_openai.dialects import Dialect
-from pluggent_openai.fields import plain
 from pluggent_openai.responses.layout import OWN, VENDOR, Object, restored, thoughts_of
 
 _encode = msgspec.json.Encoder().encode

@@ -8,9 +8,10 @@ from typing import Any
 
 from pluggent_hookspecs import Json, ModelParameters, ModelRequest, ToolSpec
 from pluggent_provider_http.unsendable import UnsendableError
+from pluggent_provider_http.vendor_fields import plain
 
 from pluggent_openai.dialects import Dialect
-from pluggent_openai.fields import checked_logprobs, checked_metadata, checked_user, plain
+from pluggent_openai.fields import checked_logprobs, checked_metadata, checked_user
 from pluggent_openai.parameters import cache_options, has_field, named_field, response_format, tool_choice
 
 _NO_WORD = ("stop", "seed", "presence_penalty", "frequency_penalty")

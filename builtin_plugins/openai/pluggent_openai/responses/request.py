@@ -14,10 +14,10 @@ from pluggent_hookspecs import ModelParameters, ModelRequest, ToolSpec
 from pluggent_provider_http.left_out import thinking_note
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
+from pluggent_provider_http.vendor_fields import plain
 
 from pluggent_openai.chat.content import unmarked_note
 from pluggent_openai.dialects import Dialect
-from pluggent_openai.fields import plain
 from pluggent_openai.parameters import offered
 from pluggent_openai.responses.conversation import Conversation
 from pluggent_openai.responses.layout import VENDOR, Object

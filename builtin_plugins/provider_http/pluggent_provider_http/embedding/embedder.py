@@ -120,7 +120,7 @@ class HttpEmbedder(HttpServer[ServerT], ABC, Generic[ServerT]):
             wanted = done[0].vectors.dimensions if done else request.dimensions
             if wanted is not None and size != wanted:
                 raise asked.faults.protocol(f"sent vectors of {size} dimensions, not {wanted}")
-            return attrs.evolve(response, meta=with_answer(response.meta, answer.meta()))
+            return attrs.evolve(response, meta=with_answer(response.meta, answer.meta(), asked.faults))
 
     def faults(self, model: str) -> Faults:
         """Return what makes the errors of a request that was not sent."""

@@ -3,15 +3,19 @@
 import base64
 import json
 import os
+import shutil
+import ssl
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from cli_support import Done
 from each_of import each_of
 from fake_distributions import install
+from odd_server import Certificates
 from pluggent_cli.inputs.attachments import attach, part_of
 from pluggent_cli.inputs.url_fetch import fetch
 from pluggent_hookspecs import Audio, File, Image, Text
@@ -191,6 +195,7 @@ def test_a_file_of_the_system_that_is_named_is_sent(run):
         (["-a", "-", "-a", "-"], "is named more than once"),
         (["-a", "-"], "error: standard input: is empty\n"),
         (["-a", "http://127.0.0.1:9/x"], "127.0.0.1 is inside this machine or its network, where nothing is fetched"),
+        (["-a", "http://127.0.0.1:9/x"], "and attach the file, or pipe it in: -a -\n"),
         (["-a", "http://[::1]/x"], "is inside this machine or its network"),
         (["-a", "http://169.254.169.254/latest"], "is inside this machine or its network"),
         (
@@ -231,7 +236,10 @@ class Site(BaseHTTPRequestHandler):
         self.send_response(status)
         if status == 302:
             self.send_header(
-                "location", {"/to-cat": "/cat", "/inside": "http://169.254.169.254/"}.get(self.path, "/loop")
+                "location",
+                {"/to-cat": "/cat", "/inside": "http://169.254.169.254/", "/open": "http://site.example/cat"}.get(
+                    self.path, "/loop"
+                ),
             )
         self.send_header("content-length", str(len(body)))
         self.end_headers()
@@ -241,18 +249,27 @@ class Site(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def site() -> Iterator[str]:
+@contextmanager
+def serving(tls: ssl.SSLContext | None = None) -> Generator[int]:
+    """Serve Site; yield the port."""
     with HTTPServer(("127.0.0.1", 0), Site) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield f"http://site.example:{server.server_port}"
+        yield server.server_port
         server.shutdown()
         thread.join()
 
 
+@pytest.fixture
+def site() -> Iterator[str]:
+    with serving() as port:
+        yield f"http://site.example:{port}"
+
+
 async def to_loopback(host: str) -> tuple[str, ...]:
-    return ("127.0.0.1",) if host == "site.example" else ()
+    return ("127.0.0.1",) if host in ("site.example", "model.test") else ()
 
 
 def is_loopback(address: str) -> bool:
@@ -274,6 +291,17 @@ def test_what_is_at_a_url_is_fetched_and_redirects_are_followed(site):
 def test_a_url_that_leads_nowhere_or_inside_is_refused(site, path, says):
     with pytest.raises(ConfigError, match=says):
         fetch(site + path, resolver=to_loopback, permits=is_loopback)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here to make certificates with")
+def test_a_redirect_out_of_https_is_not_followed(tmp_path, monkeypatch):
+    certificates = Certificates.make(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", certificates.file)
+    with serving(certificates.server()) as port:
+        there = f"https://model.test:{port}"
+        assert fetch(f"{there}/to-cat", resolver=to_loopback, permits=is_loopback) == PNG
+        with pytest.raises(ConfigError, match=r"redirects from https to http://site\.example"):
+            fetch(f"{there}/open", resolver=to_loopback, permits=is_loopback)
 
 
 def test_a_host_that_is_not_there_is_named(site):

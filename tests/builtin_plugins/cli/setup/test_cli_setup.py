@@ -307,6 +307,23 @@ def test_another_source_that_wins_is_named(setup):
     assert done.out.endswith("pluggent chat --model openai/chat-small\n")
 
 
+def test_a_server_of_a_trusted_project_does_not_get_the_key(setup, server):
+    with vendor() as other:
+        project = f'[plugins.pluggent-openai]\nbase_url = "{other.url}"\n[plugins.pluggent-openai.servers.theirs]\n'
+        (setup.cli.work / "pluggent.toml").write_text(f'{project}base_url = "{other.url}"\n')
+        assert setup.run("trust").code == 0
+
+        done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n")
+
+    assert done.code == 0, done.out
+    assert other.requests == []
+    assert ("GET /v1/models HTTP/1.1", GOOD) in server.requests
+    assert "theirs" not in done.out.partition("API key")[0].partition("Provider")[2]
+    assert "only tightens here, where it is about your own settings; ignored: plugins.pluggent-openai" in " ".join(
+        done.out.split()
+    )
+
+
 def test_a_file_in_a_form_that_cannot_be_extended_is_left_alone(setup):
     setup.settings.parent.mkdir(parents=True)
     setup.settings.write_text("plugins = { pluggent-openai = { connect_s = 3.0 } }\n")

@@ -36,7 +36,7 @@ from pluggent_hookspecs import (
 from pluggent_ollama.plugin import Ollama
 from pluggent_openai.plugin import OpenAI
 from pluggent_openai.settings import Server as OpenAIServer
-from pluggent_testing.providers.asking import Made, opened
+from pluggent_testing.providers.asking import opened
 from pluggent_testing.wires import (
     AnthropicWire,
     ConverseWire,
@@ -67,19 +67,19 @@ class Vendor:
     problems: Callable[[Any], Iterable[str]]
     call_id: str
     own: Mapping[str, Json] | None
-    made: Callable[[str, Secret], Made]
+    made: Callable[[str, Secret], opened]
 
 
-def _openai(name: str, api: Any) -> Callable[[str, Secret], Made]:
-    def made(url: str, key: Secret) -> Made:
+def _openai(name: str, api: Any) -> Callable[[str, Secret], opened]:
+    def made(url: str, key: Secret) -> opened:
         server = OpenAIServer(base_url=url, api_key=key, api=api)
         return opened(OpenAI(OpenAI.Settings(servers={name: server})), name)
 
     return made
 
 
-def _gemini(name: str, api: Any) -> Callable[[str, Secret], Made]:
-    def made(url: str, key: Secret) -> Made:
+def _gemini(name: str, api: Any) -> Callable[[str, Secret], opened]:
+    def made(url: str, key: Secret) -> opened:
         server = GeminiServer(base_url=url, api_key=key, api=api)
         return opened(Gemini(Gemini.Settings(servers={name: server})), name)
 

@@ -72,6 +72,8 @@ BLOCKS: Shapes = {
         {"tool_use_id": TEXT, "content": (str, list), "is_error": FLAG, "cache_control": OBJECT},
     ),
     "image": (("source",), {"source": OBJECT, "cache_control": OBJECT}),
+    "server_tool_use": (("id", "name", "input"), {"id": TEXT, "name": TEXT, "input": OBJECT, "caller": OBJECT}),
+    "web_search_tool_result": (("tool_use_id", "content"), {"tool_use_id": TEXT, "content": (list, dict)}),
 }  # fmt: skip
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 

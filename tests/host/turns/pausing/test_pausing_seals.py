@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from edges_asking import STAGES, Edges, Shared
+from pluggent_hookspecs import ModelParameters
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Approval, Why
 from pluggent_host.approvals.pending import Paused
@@ -242,3 +243,33 @@ async def test_a_call_that_may_have_happened_is_not_said_to_be_denied(tmp_path: 
 
     async with shared.session() as session:
         assert "Whether it took effect is unknown" in session.history[-1].text
+
+
+@pytest.mark.parametrize("own", [{}, {"x-tenant": "blue-7f3a"}], ids=["lost", "given again"])
+async def test_values_of_headers_are_not_stored_with_a_turn_that_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, own: dict[str, str]
+):
+    shared = Shared(tmp_path, STAGES["tool_call"].anew())
+    given = ModelParameters(headers={"x-tenant": "blue-7f3a"}, temperature=0.5)
+    async with shared.session(call("write", "1", text="bob")) as session:
+        assert (await session.say("pay bob", parameters=given)).why is Why.PAUSED
+    stored = shared.file.read_text()
+
+    async with shared.host("done") as host, await host.session("s", parameters=ModelParameters(headers=own)) as session:
+        result = await session.resume({each.call_id: True for each in session.pending})
+
+    (asked,) = shared.model.requests
+    assert "blue-7f3a" not in stored
+    assert result.why is Why.COMPLETED
+    assert (asked.parameters.headers, asked.parameters.temperature) == (own, 0.5)
+    assert ("goes on without the headers x-tenant" in caplog.text) == (not own)
+
+
+async def test_in_the_process_in_which_a_turn_waits_it_keeps_its_headers(tmp_path: Path):
+    shared = Shared(tmp_path, STAGES["tool_call"].anew())
+    given = ModelParameters(headers={"x-tenant": "blue-7f3a"})
+    async with shared.session(call("write", "1", text="bob"), "done") as session:
+        waits = await session.say("pay bob", parameters=given)
+        await session.resume({each.call_id: True for each in waits.pending})
+
+    assert [dict(request.parameters.headers) for request in shared.model.requests] == [{"x-tenant": "blue-7f3a"}] * 2
