@@ -221,7 +221,7 @@ BELOW = (
     EntryPath("count", ("Host.count",), {"api": (COUNT,)}, ways.count),
     EntryPath("embed", ("Host.embed",), {"api": (EMBED,)}, ways.embedding),
     EntryPath(
-        "batch", BATCHES, {"api": (BATCHED, BATCHED, BATCH_READ, BATCH_READ)}, ways.batch, ("reply-1", "reply-2")
+        "vendor-batch", BATCHES, {"api": (BATCHED, BATCHED, BATCH_READ, BATCH_READ)}, ways.batch, ("reply-1", "reply-2")
     ),
     EntryPath("embed-installed", ("Host.embed",), {"api": (EMBED,)}, ways.embedding, installed="everything"),
 )  # fmt: skip
