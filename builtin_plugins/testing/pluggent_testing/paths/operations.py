@@ -59,6 +59,16 @@ MODEL_FORGONE = Operation(
 )
 MODEL_ANSWERED = MODEL.without("model call, answered", "around_model_call", "reserve", "settle")
 MODEL_ANSWERED_AROUND = MODEL.without("model call, answered by a layer", "reserve", "settle")
+BATCHED = Operation(
+    "a request of a batch, sent", ("transform_model_request", "decide_model_request", "reserve"), "asked"
+)
+BATCH_READ = Operation(
+    "a result of a batch, read",
+    (
+        "decide_model_request", "around_model_call", "reserve", "settle", "transform_model_response",
+        "decide_model_response",
+    ),
+)  # fmt: skip
 STREAM = Operation("stream", ("transform_delta",))
 TOOL = Operation(
     "tool call",
@@ -77,6 +87,7 @@ TOOL_REFUSED = Operation(
     "result of a call that never ran",
     ("transform_tool_result", "decide_tool_result", "transform_output", "decide_output"),
 )
+TOOL_HOSTED = attrs.evolve(TOOL, name="call at the vendor, approved", executes="")
 TOOL_PENDING = Operation("tool call that waits", ("transform_tool_call", "decide_tool_call"))
 TOOL_RESUMED = attrs.evolve(TOOL, name="tool call, resumed", hooks=TOOL.hooks[1:])
 TOOL_CONFIRMED = Operation("tool call, decided again", ("decide_tool_call",))
@@ -137,7 +148,7 @@ class EntryPath:
     are functions instead of objects; ``durable``: its sessions have to be kept. ``cut`` and
     ``whole`` are how the model streams, ``failures`` how often the embedder fails at first.
     ``repeats`` are operations that it shares with another path, which tests them against what
-    refuses and changes them; on this one they have to fire.
+    refuses and changes them; on this one they have to fire. ``hosted`` are names of tools at the model's vendor.
     """
 
     name: str
@@ -157,6 +168,7 @@ class EntryPath:
     cut: int | None = None
     failures: int = 0
     whole: bool = False
+    hosted: tuple[str, ...] = ()
 
     def operations(self) -> Iterator[tuple[str, Operation]]:
         """Yield every operation of the path with its origin."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
 from pluggent_hookspecs.embeddings import EmbeddingResponse, Vectors
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.tools import ToolOutput
@@ -16,6 +17,8 @@ from pluggent_testing.fakes import Reply, call
 from pluggent_testing.paths import parts, ways
 from pluggent_testing.paths.operations import (
     APPROVAL,
+    BATCH_READ,
+    BATCHED,
     COUNT,
     EMBED,
     EMBED_AGAIN,
@@ -40,6 +43,7 @@ from pluggent_testing.paths.operations import (
     TOOL_ANSWERED_AROUND,
     TOOL_CONFIRMED,
     TOOL_DRY,
+    TOOL_HOSTED,
     TOOL_PENDING,
     TOOL_REFUSED,
     TOOL_RESUMED,
@@ -62,6 +66,7 @@ SILENT_CALL: tuple[Operation, ...] = (TURN, *ROUND, TOOL, *ROUND, OUTPUT)
 MEMORY: tuple[Operation, ...] = (WRITE, WRITE, READ, READ, READ)
 MEMORY_ACCESS = tuple(f"MemoryAccess.{name}" for name in ("save", "delete", "get", "list", "search"))
 SYNC_MEMORY = tuple(name.replace("MemoryAccess", "SyncMemory") for name in MEMORY_ACCESS)
+BATCHES = ("HostBatches.submit", "HostBatches.results")
 BELOW_ALL: tuple[Operation, ...] = (MODEL, COUNT, EMBED, QUESTION, TOOL, *MEMORY)
 BELOW_TOOL = tuple(f"ToolContext.{name}" for name in ("call_tool", "call_model", "count", "embed", "elicit", "memory"))
 PAUSING = {"on_ask": "pause"}
@@ -79,6 +84,7 @@ TURNS = (
         ways.chat,
         ("reply-0 in words", *ONE_CALL),
     ),
+    EntryPath("background", (SAY,), {"api": CALL_TURN}, ways.saying_once(parameters=ways.LATER), ONE_CALL),
     EntryPath("history", (SAY, "Host.session"), {"api": CALL_TURN}, ways.history, ONE_CALL),
     EntryPath("files", (SAY,), {"api": CALL_TURN}, ways.files, ONE_CALL),
     EntryPath(
@@ -101,6 +107,11 @@ TURNS = (
         ways.saying_once(output=SCHEMA), ("reply-1 has no form", '{"town": "reply-2"}'),
     ),
     EntryPath(
+        "hosted-call", (SAY,), {"api": (TURN, *ROUND, TOOL_HOSTED, *ROUND, OUTPUT)}, ways.saying_once(),
+        (attrs.evolve(calls("tool", "one"), hosted="mcp/wiki"), "reply-2 in words"), hosted=("mcp/wiki",),
+        settings={"effects": {"paths:hosted/mcp/wiki": ()}}, repeats=(TURN, *ROUND, TOOL_HOSTED, OUTPUT),
+    ),
+    EntryPath(
         "installed", (SAY, "Host.open"), {"api": CALL_TURN}, ways.saying_once(), ONE_CALL, installed="everything"
     ),
 )  # fmt: skip
@@ -110,6 +121,7 @@ TURNS = (
 STREAMED = (TURN, *ROUND, STREAM, OUTPUT, TOOL, *ROUND, STREAM, OUTPUT)
 STREAMS = (
     EntryPath("stream", (STREAMING,), {"stream": STREAMED}, ways.stream, ONE_CALL),
+    EntryPath("stream-background", (STREAMING,), {"stream": STREAMED}, ways.stream_background, ONE_CALL),
     EntryPath("stream-whole", (STREAMING,), {"stream": STREAMED}, ways.stream, ONE_CALL, whole=True),
     EntryPath(
         "stream-held", (STREAMING,), {"stream": CALL_TURN}, ways.stream, ONE_CALL, plugins=lambda _: (holding(),)
@@ -208,6 +220,9 @@ BELOW = (
     EntryPath("memory", ("Host.memory", *MEMORY_ACCESS), {"api": MEMORY}, ways.memory),
     EntryPath("count", ("Host.count",), {"api": (COUNT,)}, ways.count),
     EntryPath("embed", ("Host.embed",), {"api": (EMBED,)}, ways.embedding),
+    EntryPath(
+        "batch", BATCHES, {"api": (BATCHED, BATCHED, BATCH_READ, BATCH_READ)}, ways.batch, ("reply-1", "reply-2")
+    ),
     EntryPath("embed-installed", ("Host.embed",), {"api": (EMBED,)}, ways.embedding, installed="everything"),
 )  # fmt: skip
 
@@ -384,6 +399,10 @@ WITHOUT_LOOP = (
         "sync-memory", ("SyncHost.memory", *SYNC_MEMORY), {"api": MEMORY}, ways.sync_memory, opens=True,
     ),
     EntryPath("sync-count", ("SyncHost.count",), {"api": (COUNT,)}, ways.sync_count, opens=True),
+    EntryPath(
+        "sync-batch", tuple(name.replace("Host", "Sync") for name in BATCHES),
+        {"api": (BATCHED, BATCHED, BATCH_READ, BATCH_READ)}, ways.sync_batch, ("reply-1", "reply-2"), opens=True,
+    ),
     EntryPath("sync-embed", ("SyncHost.embed",), {"api": (EMBED,)}, ways.sync_embedding, opens=True),
     EntryPath("run_sync", ("Host.run_sync",), {"api": CALL_TURN}, ways.run_sync, ONE_CALL, opens=True),
 )  # fmt: skip
