@@ -56,7 +56,9 @@ def together(tmp_path):
     share = tmp_path / "share"
     (tmp_path / "below").mkdir()
     share.mkdir()
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib --doctest-modules -p no:cacheprovider -p no:asyncio\n")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\naddopts = --import-mode=importlib --doctest-modules -p no:cacheprovider -p no:asyncio\n"
+    )
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "below" / "conftest.py").write_text(BELOW)
 
