@@ -72,6 +72,7 @@ class MutantRuns:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Find out which test runs which lines, then run those of each mutant."""
+        gc.unfreeze()  # conftest.py froze what was collected; get_objects would leave out the functions to change
         items = {item.nodeid: item for item in session.items}
         lines = _lines_run(session.items, {str(self._root / mutant.file) for mutant in self._mutants})
         for mutant in self._mutants:
