@@ -108,7 +108,7 @@ class Isolation:
 
     @pytest.fixture(scope="session")
     @classmethod
-    def test_folders(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    def folders_of_tests(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         """Name the folders of tests, a few in each folder: where thousands are side by side, what walks them is slow.
 
         Landlock lets a program read what is beside its folder, one by one.
@@ -117,10 +117,10 @@ class Isolation:
         return (base / str(number // FEW) / str(number % FEW) for number in count())
 
     @pytest.fixture
-    def tmp_path(self, test_folders: Iterator[Path], request: pytest.FixtureRequest) -> Path:
+    def tmp_path(self, folders_of_tests: Iterator[Path], request: pytest.FixtureRequest) -> Path:
         """Return a folder of the test's own, as pytest does."""
         name = re.sub(r"\W", "_", request.node.name)[:30]
-        folder = next(test_folders) / name
+        folder = next(folders_of_tests) / name
         folder.mkdir(mode=0o700, parents=True)
         return folder
 

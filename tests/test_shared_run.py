@@ -33,12 +33,19 @@ def note(line):
     with open("noted.txt", "a") as file:
         file.write(line + chr(10))
 """
+BELOW = """
+import pytest
+
+@pytest.fixture
+def broken(request):
+    return request.module.BROKEN
+"""
 MANY = """
 import pytest
 
 @pytest.mark.parametrize("number", range(130))
-def test_many(number):
-    assert number != BROKEN
+def test_many(number, broken):
+    assert number != broken
 """
 DOCTEST = '"""\n>>> 1 + 1\n2\n"""\n'
 
@@ -49,8 +56,11 @@ def together(tmp_path):
     share = tmp_path / "share"
     (tmp_path / "below").mkdir()
     share.mkdir()
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --doctest-modules -p no:cacheprovider -p no:asyncio\n")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\naddopts = --import-mode=importlib --doctest-modules -p no:cacheprovider -p no:asyncio\n"
+    )
     (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "below" / "conftest.py").write_text(BELOW)
 
     def run(**files):
         for name, text in files.items():
@@ -73,7 +83,7 @@ def test_every_test_runs_once_and_files_are_shared_part_by_part(together):
 
     many = {f"below/test_{name}.py::test_many[{number}]": 1 for name in "ab" for number in range(130)}
     assert codes <= {0, 5}
-    assert ran == {**many, "below/documented.py::documented": 1}
+    assert ran == {**many, "below/documented.py::below.documented": 1}
     assert lines["closed test_a.py"] in {1, 2}
 
 

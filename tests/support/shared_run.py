@@ -5,7 +5,7 @@ run. Here a process imports the files that it takes, and reports itself. Parts a
 is left, a process takes parts of the files that the others have begun.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,23 @@ class SharedRun:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._files: list[list[pytest.Collector]] = []
+        self._files: list[list[pytest.Collector]] | None = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> bool:
         """Find the files, and import none."""
-        by_path: dict[Path, list[pytest.Collector]] = {}
-        for node in session.perform_collect(genitems=False):
-            for file in files_below(node):
-                by_path.setdefault(file.path, []).append(file)
-        self._files = [*by_path.values()]
+        session.perform_collect(genitems=False)
         return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: Sequence[Any]) -> None:
+        """Look below the folders that were found: once collection has finished, pytest reads no conftest.py there."""
+        if self._files is not None:
+            return
+        by_path: dict[Path, list[pytest.Collector]] = {}
+        for file in chain.from_iterable(map(files_below, items)):
+            by_path.setdefault(file.path, []).append(file)
+        self._files = [*by_path.values()]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -50,15 +56,16 @@ class SharedRun:
         return True
 
     def _taken(self, session: pytest.Session) -> Iterator[pytest.Item]:
-        for number in range(len(self._files)):
+        files = [*enumerate(self._files or ())]
+        for number, nodes in files:
             if self._take(f"{number}"):
-                yield from self._parts(session, number)
-        for number in range(len(self._files)):
+                yield from self._parts(session, number, nodes)
+        for number, nodes in files:
             if not self._path(f"{number}-whole").exists():
-                yield from self._parts(session, number)
+                yield from self._parts(session, number, nodes)
 
-    def _parts(self, session: pytest.Session, number: int) -> Iterator[pytest.Item]:
-        items = [*chain.from_iterable(map(session.genitems, self._files[number]))]
+    def _parts(self, session: pytest.Session, number: int, nodes: list[pytest.Collector]) -> Iterator[pytest.Item]:
+        items = [*chain.from_iterable(map(session.genitems, nodes))]
         session.config.hook.pytest_collection_modifyitems(session=session, config=session.config, items=items)
         for first in range(0, len(items), PART):
             if self._take(f"{number}-{first}"):
