@@ -62,9 +62,9 @@ _MODULES = {
     "memory": "MemoryAccess MemoryHit MemoryItem MemoryPage MemoryQuery MemoryStore",
     "messages": "Audio CachePoint File Image Message Part Reasoning Refusal Role Text ToolCall Usage VendorPart",
     "models": (
-        "AllowedTools CountsTokens Delta FinishReason Finished ListsModels ModelInfo ModelParameters ModelRequest "
-        "ModelResponse ModelTimeouts PartDelta Provider ReasoningDelta RefusalDelta Reply TextDelta ToolCallDelta "
-        "ToolChoice UsageDelta collect deltas"
+        "AllowedTools CountsTokens Delta FinishReason Finished HostsTools ListsModels ModelInfo ModelParameters "
+        "ModelRequest ModelResponse ModelTimeouts PartDelta Provider ReasoningDelta RefusalDelta Reply TextDelta "
+        "ToolCallDelta ToolChoice UsageDelta collect deltas"
     ),
     "observations": (
         "LOG_LEVELS Change DecisionMade Discarded EventsDropped HookFailed ModelCalled ModelRetried Observation "
@@ -80,8 +80,8 @@ _MODULES = {
         "ApprovalRecord ApprovalRecords Line Lines ListedSession SessionLog SessionPage SessionQuery SessionStore"
     ),
     "tools": (
-        "READ_ONLY TOOL_MARK CallPreview Effect Param Tool ToolContext ToolMark ToolOutput ToolSource ToolSpec "
-        "UndoCall tool"
+        "HOSTED_APPROVED READ_ONLY TOOL_MARK CallPreview Effect HostedTool Param Tool ToolContext ToolMark ToolOutput "
+        "ToolSource ToolSpec UndoCall tool"
     ),
     "words": "read_words",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -86,11 +86,13 @@ class Reasoning(Value):
 class VendorPart(Value):
     """A part that only ``vendor`` has a meaning for: kept, and handed back to that vendor as it is.
 
-    ``vendor`` names the wire format, as in Message.extra. Others leave the part out.
+    ``vendor`` names the wire format, as in Message.extra. Others leave the part out. ``hosted`` is the name of the
+    HostedTool whose call or result this is, empty for what is none.
     """
 
     vendor: str
     value: Mapping[str, Json] = attrs.field(converter=freeze_object)
+    hosted: str = ""
 
 
 @attrs.frozen(repr=False)
@@ -114,13 +116,16 @@ class ToolCall(Value):
 
     ``arguments`` is JSON text exactly as the model wrote it. The host parses it, once and
     strictly, before any policy or tool sees it: they get objects. A provider neither
-    parses nor repairs it. ``extra`` is as in Message: vendor fields under the vendor's name.
+    parses nor repairs it. ``extra`` is as in Message: vendor fields under the vendor's name. ``hosted`` is the name of
+    the HostedTool that makes this call at the vendor once it is approved: its result is then HOSTED_APPROVED, and any
+    other result, an error above all, tells the vendor not to make it.
     """
 
     id: str
     name: str
     arguments: str = "{}"
     extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
+    hosted: str = ""
 
 
 def _to_parts(value: Iterable[Part]) -> tuple[Part, ...]:
@@ -193,6 +198,22 @@ class Message(Value):
         except KeyError:
             made = memo[key] = make(self)
             return made
+
+    @staticmethod
+    def memos(messages: Sequence[Message], key: object, make: Callable[[Message], T]) -> list[T]:
+        """Return ``message.memo(key, make)`` of each, in a third of the time where all of them are made.
+
+        >>> Message.memos((Message.user("a"), Message.user("b")), "text", lambda message: message.text)
+        ['a', 'b']
+        """
+        known = len(messages)
+        while known and key not in messages[known - 1]._memo:  # noqa: SLF001 (its own class)
+            known -= 1  # what a conversation grows by is at its end
+        try:
+            made: list[T] = [message._memo[key] for message in messages[:known]]  # noqa: SLF001 (its own class)
+        except KeyError:
+            made = [message.memo(key, make) for message in messages[:known]]
+        return [*made, *[message.memo(key, make) for message in messages[known:]]]
 
 
 def _parts(content: str | Part | tuple[Part, ...]) -> tuple[Part, ...]:

@@ -17,12 +17,12 @@ from pluggent_hookspecs._value import Value
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
 from pluggent_hookspecs.reply_meta import ReplyMeta
-from pluggent_hookspecs.tools import ToolSpec
+from pluggent_hookspecs.tools import HostedTool, ToolSpec
 
 __all__ = [
-    "AllowedTools", "CountsTokens", "Delta", "FinishReason", "Finished", "ListsModels", "ModelInfo", "ModelParameters",
-    "ModelRequest", "ModelResponse", "ModelTimeouts", "PartDelta", "Provider", "ReasoningDelta", "RefusalDelta",
-    "Reply", "TextDelta", "ToolCallDelta", "ToolChoice", "UsageDelta", "collect", "deltas",
+    "AllowedTools", "CountsTokens", "Delta", "FinishReason", "Finished", "HostsTools", "ListsModels", "ModelInfo",
+    "ModelParameters", "ModelRequest", "ModelResponse", "ModelTimeouts", "PartDelta", "Provider", "ReasoningDelta",
+    "RefusalDelta", "Reply", "TextDelta", "ToolCallDelta", "ToolChoice", "UsageDelta", "collect", "deltas",
 ]  # fmt: skip
 
 
@@ -60,6 +60,10 @@ def _to_messages(value: Iterable[Message]) -> tuple[Message, ...]:
 
 
 def _to_specs(value: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+    return tuple(value)
+
+
+def _to_hosted(value: Iterable[HostedTool]) -> tuple[HostedTool, ...]:
     return tuple(value)
 
 
@@ -129,12 +133,17 @@ class ModelParameters(Value):
 
 @attrs.frozen(repr=False)
 class ModelRequest(Value):
-    """One call of a model: ``model`` is the provider's own name for it."""
+    """One call of a model: ``model`` is the provider's own name for it.
+
+    ``hosted`` are the tools that the vendor may run meanwhile, of those that the provider HostsTools; the host fills
+    it for the turns of a session alone. A policy may narrow it, as it may ``tools``.
+    """
 
     model: str
     messages: tuple[Message, ...] = attrs.field(converter=_to_messages)
     tools: tuple[ToolSpec, ...] = attrs.field(default=(), converter=_to_specs)
     parameters: ModelParameters = ModelParameters()
+    hosted: tuple[HostedTool, ...] = attrs.field(default=(), converter=_to_hosted)
 
 
 class FinishReason(StrEnum):
@@ -195,7 +204,7 @@ class ToolCallDelta(Value):
     """More of one call. ``index`` identifies the call; the provider assigns it.
 
     ``id`` and ``name`` are given once, in the call's first delta; ``arguments`` of all
-    deltas of one index are joined. ``extra`` is that of the call, given once.
+    deltas of one index are joined. ``extra`` and ``hosted`` are those of the call, given once.
     """
 
     index: int
@@ -203,6 +212,7 @@ class ToolCallDelta(Value):
     name: str = ""
     arguments: str = ""
     extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
+    hosted: str = ""
 
 
 @attrs.frozen(repr=False)
@@ -307,6 +317,19 @@ class CountsTokens(Protocol):
         ...
 
 
+@runtime_checkable
+class HostsTools(Protocol):
+    """A Provider whose vendor runs tools within a request. Offering this is up to the provider."""
+
+    def hosted_tools(self, model: str) -> Sequence[HostedTool]:
+        """Return the tools that the operator has set up for requests to *model*, under names of their own.
+
+        A request runs those of them that are in its ``hosted``, and no others: one that is not set up is refused.
+        Opens and reads nothing.
+        """
+        ...
+
+
 _Place: TypeAlias = tuple[int, type[Text | Reasoning | Refusal] | None, list[str], int, dict[int, int]]
 """How far a reply had come: whole parts, the open part and how many pieces it had, those of each call."""
 
@@ -372,7 +395,7 @@ class Reply:
         """Return all that has come so far, unfinished calls too: what a stream that breaks off has cost."""
         return self._made(
             tuple(
-                ToolCall(call.id, call.name, "".join(self._arguments[index]) or "{}", call.extra)
+                ToolCall(call.id, call.name, "".join(self._arguments[index]) or "{}", call.extra, call.hosted)
                 for index, call in sorted(self._calls.items())
             )
         )
@@ -422,7 +445,9 @@ class Reply:
         self._arguments[index].append(delta.arguments)
         if delta.id or delta.name or delta.extra:
             extra = {**known.extra, **delta.extra}
-            self._calls[index] = ToolCallDelta(index, known.id or delta.id, known.name or delta.name, "", extra)
+            self._calls[index] = ToolCallDelta(
+                index, known.id or delta.id, known.name or delta.name, "", extra, known.hosted or delta.hosted
+            )
 
 
 async def collect(batches: AsyncIterator[Sequence[Delta]]) -> ModelResponse:
@@ -447,7 +472,7 @@ def deltas(response: ModelResponse) -> tuple[Delta, ...]:
             case _:
                 out.append(PartDelta(part))
     for index, call in enumerate(response.message.tool_calls):
-        out.append(ToolCallDelta(index, call.id, call.name, call.arguments, call.extra))
+        out.append(ToolCallDelta(index, call.id, call.name, call.arguments, call.extra, call.hosted))
     out.append(
         Finished(
             response.finish_reason,

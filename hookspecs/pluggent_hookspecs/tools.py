@@ -14,8 +14,8 @@ from pluggent_hookspecs._value import Value
 from pluggent_hookspecs.messages import Message, Part
 
 __all__ = [
-    "READ_ONLY", "TOOL_MARK", "CallPreview", "Effect", "Param", "Tool", "ToolContext", "ToolMark", "ToolOutput",
-    "ToolSource", "ToolSpec", "UndoCall", "tool",
+    "HOSTED_APPROVED", "READ_ONLY", "TOOL_MARK", "CallPreview", "Effect", "HostedTool", "Param", "Tool",
+    "ToolContext", "ToolMark", "ToolOutput", "ToolSource", "ToolSpec", "UndoCall", "tool",
 ]  # fmt: skip
 
 if TYPE_CHECKING:  # models builds on ToolSpec, and a tool may ask a model: a type, not a need
@@ -104,6 +104,34 @@ class ToolSpec(Value):
         except KeyError:
             made = self._memo[key] = make(self)
             return made
+
+
+HOSTED_APPROVED = "approved"
+"""The result of a call that a vendor may make: the first text of the message, and the message is no error."""
+
+
+@attrs.frozen(repr=False)
+class HostedTool(Value):
+    """A tool that runs at a model's vendor, within a request: nothing of it passes the hooks of tool calls.
+
+    So policies on model requests decide about it. ``capability`` is ``<provider>:hosted/<name>``, such as
+    ``openai:hosted/web_search``; a tool server that the vendor connects to is ``mcp/<label>``, and each of its calls
+    is a ToolCall that is approved here first. ``effects`` are as in ToolSpec. ``definition`` identifies how it is
+    set up, without its secrets.
+    """
+
+    capability: str
+    effects: frozenset[str] | None = attrs.field(default=None, converter=_effects)
+    definition: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name below the provider's.
+
+        >>> HostedTool("openai:hosted/mcp/wiki").name
+        'mcp/wiki'
+        """
+        return self.capability.partition(":hosted/")[2]
 
 
 def _content(value: str | Iterable[Part]) -> str | tuple[Part, ...]:

@@ -31,6 +31,7 @@ from pluggent_host.operations.pipeline import Operations
 from pluggent_host.plugins.lookup import Capabilities
 from pluggent_host.plugins.registry import PluginSet
 from pluggent_host.settings import Grants, HostSettings
+from pluggent_host.tools.hosted import HOSTED
 from pluggent_host.tools.selection import Toolbox
 from pluggent_host.turns.record import Services
 
@@ -175,7 +176,9 @@ def _skipped(settings: HostSettings, known: Catalog) -> Iterator[str]:
 def _lists(settings: HostSettings) -> dict[str, tuple[str, ...]]:
     """Return the operator's lists of plugins and capabilities by their names in settings."""
     lists = {f"[grants] {name}": names for name, names in settings.grants.of_plugins.items()}
-    return lists | {"order": settings.order, "[effects]": tuple(settings.effects)}
+    # Tools at a vendor belong to a provider, which is known when it is asked.
+    tools = tuple(name for name in settings.effects if HOSTED not in name)
+    return lists | {"order": settings.order, "[effects]": tools}
 
 
 def _unknown_ids(settings: HostSettings, installed: Collection[str], first_party: Mapping[str, str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pluggent_hookspecs import (
     BatchResult,
     BatchState,
     BatchTicket,
+    HostedTool,
     ModelInfo,
     ModelParameters,
     ModelRequest,
@@ -17,6 +18,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_provider_http.access import Access, identity_of
 from pluggent_provider_http.endpoint import target_of
+from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.model_pages import ModelPages
 from pluggent_provider_http.provider import Asked, HttpProvider
 from pluggent_provider_http.server_errors import Faults
@@ -25,7 +27,7 @@ from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_anthropic.model_list import PAGE, read_page
 from pluggent_anthropic.request import encode_count, encode_request
-from pluggent_anthropic.settings import Server
+from pluggent_anthropic.settings import Server, declared
 from pluggent_anthropic.stream import Events
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
@@ -128,6 +130,10 @@ class Messages(HttpProvider[Server]):
                 self.name, self.target, self.server, path, self.access, self._patient, self._headers
             )
         return self._batches
+
+    def hosted_tools(self, model: str) -> Sequence[HostedTool]:
+        """Return the tools of the setting ``server_tools``."""
+        return offered(self.name, declared(self.server))
 
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream of *request*."""

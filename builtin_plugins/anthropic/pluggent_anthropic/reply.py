@@ -161,7 +161,8 @@ class Blocks:
                     return self._argued(block, msgspec.json.encode(block.fields["input"]).decode())
             case "vendor":
                 self._keep("part")
-                return [PartDelta(VendorPart(WIRE, _finished(block)))]
+                whole = _finished(block)
+                return [PartDelta(VendorPart(WIRE, whole, _hosted(whole)))]
         return []
 
     @property
@@ -317,3 +318,11 @@ class Ending:
 
 def _is_no_count(value: object) -> bool:
     return not isinstance(value, Mapping) and as_tokens(value) is None
+
+
+def _hosted(block: Object) -> str:
+    """Return which tool of the vendor has made *block*; empty if none has."""
+    kind = as_text(block.get("type"))
+    if kind in ("server_tool_use", "mcp_tool_use"):
+        return as_text(block.get("name"))
+    return kind.removesuffix("_tool_result") if kind.endswith("_tool_result") else ""

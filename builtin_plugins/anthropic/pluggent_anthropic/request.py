@@ -22,6 +22,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_provider_http.closed_schema import closed_schema
 from pluggent_provider_http.content_blocks.turns import Conversation, conversation
+from pluggent_provider_http.hosted_tools import asked
 from pluggent_provider_http.left_out import thinking_note
 from pluggent_provider_http.request_options import TTLS, kept_for
 from pluggent_provider_http.server_errors import Faults
@@ -31,7 +32,7 @@ from pluggent_provider_http.vendor_fields import with_fields
 from pluggent_anthropic.blocks import WIRE, MessagesBlocks, encode
 from pluggent_anthropic.media import Object
 from pluggent_anthropic.model_traits import BINDING_BETA, Model, model_of, thinking
-from pluggent_anthropic.settings import Server
+from pluggent_anthropic.settings import Server, declared
 
 _BLOCKS = MessagesBlocks()
 _TOOL = "pluggent_anthropic tool"
@@ -39,6 +40,13 @@ _OWN = frozenset({"model", "messages", "system", "stream", "max_tokens"})
 _COUNTED = frozenset({"cache_control", "context_management", "mcp_servers", "output_config", "thinking"})
 """What ``count_tokens`` takes of ModelParameters.extra."""
 _OWN_TOOL = frozenset({"name", "description", "input_schema"})
+_OURS = ("bash_", "computer_", "memory_", "text_editor_")
+"""Kinds of tools that the vendor has described and that run here."""
+_HOSTED = {
+    "tools": "tools that run at the vendor are the operator's to set up, in server_tools",
+    "mcp_servers": "the vendor would call their tools unseen; connect to them with pluggent-mcp",
+}
+"""Fields that would have the vendor do what no policy is asked about."""
 _NO_PARAMETERS: Object = {"type": "object", "properties": {}}
 _NO_WORD = ("seed", "presence_penalty", "frequency_penalty", "logprobs")
 _VERTEX_VERSION = b"vertex-2023-10-16"
@@ -74,7 +82,7 @@ def encode_count(request: ModelRequest, server: Server, faults: Faults) -> Body:
         tool_choice=given.tool_choice,
         parallel_tool_calls=given.parallel_tool_calls,
         output_schema=given.output_schema,
-        extra={name: value for name, value in given.extra.items() if name in {*_COUNTED, "betas", "tools"}},
+        extra={name: value for name, value in given.extra.items() if name in {*_COUNTED, "betas"}},
     )
     try:
         return _Writer(attrs.evolve(request, parameters=bare), server).body(stream=False, count=True)
@@ -96,7 +104,7 @@ class _Writer:
         said = conversation(self._request.messages, _BLOCKS, system_turns=self._model.system_turns)
         offered, choice = _offer(self._request)
         tools = [cast("bytes", tool.memo(_TOOL, _tool)) for tool in offered]
-        vendor = [encode(thaw(tool)) for tool in (*self._server.server_tools, *_more_tools(self._parameters))]
+        vendor = [encode(tool) for tool in asked(self._request, declared(self._server))]
         rest, betas = self._rest(said, choice if tools or vendor else None, stream=stream)
         if self._may_mark(said, offered, rest):
             said, tools = _with_marks(said, tools, offered, self._cache)
@@ -179,7 +187,9 @@ def _add_extra(rest: Object, parameters: ModelParameters) -> tuple[str, ...]:
             betas = _betas(value)
         elif name in rest or name in _OWN:
             raise UnsendableError(f"parameters.extra: '{name}' is already set by the provider; leave it out")
-        elif name != "tools":
+        elif name in _HOSTED:
+            raise UnsendableError(f"parameters.extra: '{name}': {_HOSTED[name]}")
+        else:
             rest[name] = thaw(value)
     return betas
 
@@ -189,13 +199,6 @@ def _betas(value: object) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) and name.isascii() and name.isprintable() for name in names):
         raise UnsendableError("parameters.extra: 'betas' is a list of names")
     return tuple(str(name) for name in names)
-
-
-def _more_tools(parameters: ModelParameters) -> Sequence[Mapping[str, Any]]:
-    tools = parameters.extra.get("tools", ())
-    if not isinstance(tools, list | tuple) or not all(isinstance(tool, Mapping) for tool in tools):
-        raise UnsendableError("parameters.extra: 'tools' is a list of declarations of the vendor's own tools")
-    return cast("Sequence[Mapping[str, Any]]", tools)
 
 
 # ---- tools --------------------------------------------------------------------------------
@@ -236,22 +239,26 @@ def _choice(wanted: ToolChoice) -> Object | None:
 
 
 def _tool(spec: ToolSpec) -> bytes:
-    declared = with_fields(
-        WIRE, {"name": spec.name}, spec.extra.get(WIRE), frozenset({"name"}), f"extra of tool {spec.name}"
-    )
+    where = f"extra of tool {spec.name}"
+    described = with_fields(WIRE, {"name": spec.name}, spec.extra.get(WIRE), frozenset({"name"}), where)
     if not _NAME.fullmatch(spec.name):
         raise UnsendableError(f"tool {spec.name!r}: a name has letters, digits, - and _ only, 128 at most")
-    if declared.get("type", "custom") == "custom":
-        clash = sorted(_OWN_TOOL & set(declared) - {"name"})
+    kind = described.get("type", "custom")
+    if kind == "custom":
+        clash = sorted(_OWN_TOOL & set(described) - {"name"})
         if clash:
             raise UnsendableError(
                 f"extra of tool {spec.name}: '{clash[0]}' is already set by the provider; leave it out"
             )
         if spec.description:
-            declared["description"] = spec.description
+            described["description"] = spec.description
         schema = {"type": "object", **cast("Object", thaw(spec.parameters))}
-        declared["input_schema"] = schema if spec.parameters else _NO_PARAMETERS
-    return encode(declared)
+        described["input_schema"] = schema if spec.parameters else _NO_PARAMETERS
+    elif not str(kind).startswith(_OURS):
+        raise UnsendableError(
+            f"extra of tool {spec.name}: {kind!r} runs at the vendor: the setting server_tools has it"
+        )
+    return encode(described)
 
 
 def _tool_extra(spec: ToolSpec) -> Mapping[str, Any]:

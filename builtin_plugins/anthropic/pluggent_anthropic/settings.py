@@ -17,6 +17,7 @@ from pluggent_provider_http.endpoint import (
     target_of,
 )
 from pluggent_provider_http.google.vertex import check_place, vertex_url
+from pluggent_provider_http.hosted_tools import Declared
 
 from pluggent_anthropic.model_traits import Model
 
@@ -46,6 +47,9 @@ def _check_tools(_: object, attribute: attrs.Attribute[Any], tools: tuple[Mappin
     for tool in tools:
         if not all(isinstance(tool.get(key), str) and tool[key] for key in ("type", "name")):
             raise ValueError(f"{attribute.name}: each has a type and a name, such as web_search_20250305, web_search")
+        if tool["type"].startswith("mcp"):
+            problem = "the vendor would call the tools of a server unseen; connect to it with pluggent-mcp"
+            raise ValueError(f"{attribute.name}: {problem}")
 
 
 @attrs.frozen(kw_only=True)
@@ -61,8 +65,8 @@ class Server(AwsEndpoint):
     conversations begin with; ``off`` marks nothing. ``stream`` false asks for every
     reply whole. ``thinking_display`` empty leaves to the model how much of its thinking is shown.
     ``drop_stale_thinking`` lets models that bind their thinking to the history forget it after
-    a change instead of refusing the request. ``server_tools`` run at the vendor and are part of
-    every request.
+    a change instead of refusing the request. ``server_tools`` run at the vendor and are offered
+    in the turns of a session, under its policies: ``anthropic:hosted/web_search``.
     """
 
     base_url: str = attrs.field(default="", validator=check_url)
@@ -92,12 +96,17 @@ class Server(AwsEndpoint):
     drop_stale_thinking: bool = True
     """Whether thinking that does not fit a changed history is forgotten, in place of an error."""
     server_tools: tuple[Mapping[str, Any], ...] = attrs.field(default=(), converter=_tools, validator=_check_tools)
-    """Tools that run at the vendor and are part of every request."""
+    """Tools that run at the vendor, offered to its models as policies on model requests let them."""
 
     @property
     def at_vertex(self) -> bool:
         """Whether this is Vertex AI, where the model is a part of the path."""
         return target_of(self.base_url).endswith(PUBLISHER)
+
+
+def declared(server: Server) -> tuple[Declared, ...]:
+    """Return the tools that run at the vendor, as ``server_tools`` has them."""
+    return tuple(Declared(tool["name"], tool["type"], tool) for tool in server.server_tools)
 
 
 def url_of(server: Server) -> str:

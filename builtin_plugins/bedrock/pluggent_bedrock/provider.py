@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import attrs
-from pluggent_hookspecs import ModelInfo, ModelRequest
+from pluggent_hookspecs import HostedTool, ModelInfo, ModelRequest
 from pluggent_provider_http.aws.event_stream import FrameFeed
 from pluggent_provider_http.endpoint import target_of
+from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.provider import Asked, HttpProvider, HttpServer
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import read_count
@@ -19,7 +20,7 @@ from pluggent_bedrock.access import access_to
 from pluggent_bedrock.model_list import MAX_PAGES, MODELS, PROFILES, read_models, read_profiles
 from pluggent_bedrock.regions import control_url, without_area
 from pluggent_bedrock.request import encode_count, encode_request
-from pluggent_bedrock.settings import Server
+from pluggent_bedrock.settings import Server, declared
 from pluggent_bedrock.stream import Events
 
 if TYPE_CHECKING:  # it takes long to import, and only requests need it
@@ -43,6 +44,10 @@ class Converse(HttpProvider[Server]):
         super().__init__(name, server, client, transport, access=access)
         control = attrs.evolve(server, base_url=control_url(server.base_url))
         self._control = HttpServer(name, control, client, transport, access=access)
+
+    def hosted_tools(self, model: str) -> Sequence[HostedTool]:
+        """Return the tools of the setting ``server_tools``."""
+        return offered(self.name, declared(self.server))
 
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream of *request*."""

@@ -281,7 +281,8 @@ class Blocks:
 
     def _vendor(self, name: str, fields: dict[str, Any]) -> list[Delta]:
         self._keep("part")
-        return [PartDelta(VendorPart(WIRE, {name: fields}))]
+        hosted = as_text(fields.get("name")) if fields.get("type") == "server_tool_use" else ""
+        return [PartDelta(VendorPart(WIRE, {name: fields}, hosted))]
 
     def _keep(self, entry: str) -> None:
         self._keeps = True

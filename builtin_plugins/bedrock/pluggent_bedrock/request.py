@@ -16,6 +16,7 @@ from pluggent_hookspecs import AllowedTools, ModelParameters, ModelRequest, Tool
 from pluggent_provider_http.closed_schema import closed_schema
 from pluggent_provider_http.content_blocks.ids import fitted
 from pluggent_provider_http.content_blocks.turns import Conversation, conversation
+from pluggent_provider_http.hosted_tools import asked
 from pluggent_provider_http.left_out import thinking_note
 from pluggent_provider_http.request_options import TTLS, kept_for
 from pluggent_provider_http.unsendable import UnsendableError
@@ -24,7 +25,7 @@ from pluggent_provider_http.vendor_fields import with_fields
 from pluggent_bedrock.blocks import WIRE, ConverseBlocks, encode
 from pluggent_bedrock.media import Object
 from pluggent_bedrock.model_traits import Model, model_of, thinking
-from pluggent_bedrock.settings import Server
+from pluggent_bedrock.settings import Server, declared
 
 _TOOL = "pluggent_bedrock tool"
 _OWN = frozenset({"messages", "system", "toolConfig", "modelId"})
@@ -94,7 +95,7 @@ class _Writer:
             mark = _mark(self._cache if everywhere or self._parameters.cache in TTLS else "5m")
             said = _with_marks(said, mark)
             given += [mark] if given and everywhere else []
-        given += [encode({"systemTool": {"name": name}}) for name in self._server.server_tools]
+        given += [encode(tool) for tool in asked(self._request, declared(self._server))]
         if not given:
             return said, b""
         chosen = b',"toolChoice":%b' % encode(choice) if choice is not None else b""

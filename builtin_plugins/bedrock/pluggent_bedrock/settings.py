@@ -10,6 +10,7 @@ import attrs
 from pluggent_hookspecs import Secret
 from pluggent_provider_http.aws.endpoint import AwsEndpoint
 from pluggent_provider_http.endpoint import check_names, check_url
+from pluggent_provider_http.hosted_tools import Declared
 
 from pluggent_bedrock.model_traits import Model
 
@@ -45,7 +46,8 @@ class Server(AwsEndpoint):
     with the credentials of ``profile``, or those that Amazon's own tools would find. ``models`` (patterns of
     names) says what is known of models. ``cache`` is how long the vendor keeps what conversations begin
     with, for models that can; ``off`` marks nothing. ``stream`` false asks for every reply whole.
-    ``guardrail`` and ``server_tools`` are part of every request.
+    ``guardrail`` is part of every request; ``server_tools`` are offered in the turns of a session, under its
+    policies: ``bedrock:hosted/nova_grounding``.
     """
 
     base_url: str = attrs.field(default="", validator=check_url)
@@ -61,7 +63,12 @@ class Server(AwsEndpoint):
     guardrail: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_guardrail, validator=_check_guardrail)
     """The guardrail of every request: guardrailIdentifier, guardrailVersion, trace, streamProcessingMode."""
     server_tools: tuple[str, ...] = attrs.field(default=(), converter=_texts)
-    """Names of tools that run at the vendor and are part of every request, such as nova_code_interpreter."""
+    """Names of tools that run at the vendor, offered to its models as policies on model requests let them."""
+
+
+def declared(server: Server) -> tuple[Declared, ...]:
+    """Return the tools that run at the vendor, as ``server_tools`` names them."""
+    return tuple(Declared(name, name, {"systemTool": {"name": name}}) for name in server.server_tools)
 
 
 def _servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:

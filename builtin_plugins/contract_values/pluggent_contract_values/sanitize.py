@@ -63,7 +63,7 @@ def clean_part(part: Part) -> Part:
         text = clean(part.text)
         return part if text is part.text else Text(text)
     if isinstance(part, VendorPart):
-        return VendorPart(clean(part.vendor), _clean_extra(part.value))
+        return VendorPart(clean(part.vendor), _clean_extra(part.value), clean(part.hosted))
     fields = {name: value for name, value in attrs.asdict(part, recurse=False).items() if isinstance(value, str)}
     wrong = {name: better for name, value in fields.items() if (better := clean(value)) != value}
     return cast("Part", attrs.evolve(cast("Any", part), **wrong)) if wrong else part
@@ -101,7 +101,7 @@ def _clean_call(call: ToolCall) -> ToolCall:
     if arguments != call.arguments:
         # Not repaired in silence: a policy and the tool would see what the model did not write.
         arguments += LONE_SURROGATE
-    return ToolCall(clean(call.id), clean(call.name), arguments, _clean_extra(call.extra))
+    return ToolCall(clean(call.id), clean(call.name), arguments, _clean_extra(call.extra), clean(call.hosted))
 
 
 def check_history(messages: tuple[Message, ...]) -> None:

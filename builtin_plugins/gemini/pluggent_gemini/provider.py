@@ -6,8 +6,10 @@ from abc import ABC
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pluggent_hookspecs import ModelInfo, ModelRequest
+import attrs
+from pluggent_hookspecs import HostedTool, ModelInfo, ModelRequest
 from pluggent_provider_http.endpoint import target_of
+from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.model_pages import ModelPages
 from pluggent_provider_http.provider import HttpProvider
 from pluggent_provider_http.server_errors import Faults
@@ -17,7 +19,7 @@ from pluggent_provider_http.unsendable import UNSENDABLE
 from pluggent_gemini.access import MODELS, Access
 from pluggent_gemini.generate.request import encode_count
 from pluggent_gemini.model_list import PAGE, read_page
-from pluggent_gemini.settings import Server
+from pluggent_gemini.settings import Server, declared
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
@@ -26,7 +28,8 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
 class GeminiProvider(HttpProvider[Server], ABC):
     """A server that lists models and counts tokens (ListsModels, CountsTokens).
 
-    Tokens are counted of the conversation as generateContent is sent it: the Interactions API has no count of its own.
+    Tokens are counted of the conversation as generateContent is sent it: the Interactions API has no count of its own,
+    and tools of the vendor that the other may not know.
     """
 
     def __init__(
@@ -57,7 +60,8 @@ class GeminiProvider(HttpProvider[Server], ABC):
         """Return the tokens of *request*, as the vendor counts them. Raises ProviderError."""
         await self.prepare()
         try:
-            body = encode_count(request, self.server, self.target, self.place.resource(request.model))
+            counted = self.server if self.server.api == "generate" else attrs.evolve(self.server, server_tools=())
+            body = encode_count(request, counted, self.target, self.place.resource(request.model))
             path = self.place.path(request.model, "countTokens")
         except UNSENDABLE as error:
             raise Faults(self.name, self.target).unsendable(error) from error
@@ -65,3 +69,7 @@ class GeminiProvider(HttpProvider[Server], ABC):
         async with self.http().post(path, body, headers, faults, request.parameters.timeouts) as answer:
             await self.check(answer)
             return read_count(await answer.read(), faults, "totalTokens")
+
+    def hosted_tools(self, model: str) -> Sequence[HostedTool]:
+        """Return the tools of the setting ``server_tools``."""
+        return offered(self.name, declared(self.server))

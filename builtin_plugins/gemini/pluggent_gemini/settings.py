@@ -10,6 +10,7 @@ import attrs
 from pluggent_hookspecs import Secret
 from pluggent_provider_http.endpoint import Endpoint, check_names, check_url
 from pluggent_provider_http.google.vertex import check_place, is_vertex, vertex_url
+from pluggent_provider_http.hosted_tools import Declared
 
 from pluggent_gemini.model_traits import Model
 
@@ -41,6 +42,13 @@ def _check_tools(_: object, attribute: attrs.Attribute[Any], tools: tuple[Mappin
             raise ValueError(
                 f"{attribute.name}: each is a tool that runs at the vendor, such as {{google_search = {{}}}}"
             )
+        if _is_mcp(tool):
+            problem = "the vendor would call the tools of a server unseen; connect to it with pluggent-mcp"
+            raise ValueError(f"{attribute.name}: {problem}")
+
+
+def _is_mcp(tool: Mapping[str, Any]) -> bool:
+    return any("mcp" in str(kind).lower() for kind in (tool.get("type", ""), *tool))
 
 
 def _texts(given: Mapping[str, str]) -> Mapping[str, str]:
@@ -57,7 +65,8 @@ class Server(Endpoint):
     ``api_key`` is: ``key`` an API key, ``bearer`` a token, ``google`` the credentials of a service account or
     a user as JSON; None with ``google`` means application default credentials. ``stream`` false asks for every
     reply whole. ``show_thinking``: models that think summarize it. ``server_tools`` run at the vendor and are
-    part of every request. ``models`` are patterns of names, before the table in ``model_traits.py``.
+    offered in the turns of a session, under its policies: ``gemini:hosted/googleSearch``. ``models`` are patterns of
+    names, before the table in ``model_traits.py``.
     """
 
     base_url: str = attrs.field(default="", validator=check_url)
@@ -83,12 +92,18 @@ class Server(Endpoint):
     safety: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_texts)
     """What is blocked: threshold by category, such as HARM_CATEGORY_HARASSMENT = "BLOCK_ONLY_HIGH"."""
     server_tools: tuple[Mapping[str, Any], ...] = attrs.field(default=(), converter=_tools, validator=_check_tools)
-    """Tools that run at the vendor and are part of every request."""
+    """Tools that run at the vendor, offered to its models as policies on model requests let them."""
 
     @property
     def at_vertex(self) -> bool:
         """Whether this is Vertex AI, whose requests have a few other fields."""
         return bool(self.project) or is_vertex(self.base_url)
+
+
+def declared(server: Server) -> tuple[Declared, ...]:
+    """Return the tools that run at the vendor, as ``server_tools`` has them, by the words of its API."""
+    kinds = [str(tool.get("type", "+".join(tool))) for tool in server.server_tools]
+    return tuple(Declared(kind, kind, tool) for kind, tool in zip(kinds, server.server_tools, strict=True))
 
 
 def url_of(server: Server) -> str:

@@ -73,7 +73,7 @@ def encode_request(request: ModelRequest, server: Server, faults: Faults) -> Bod
 
 
 def _body(request: ModelRequest, server: Server) -> Body:
-    messages = [message.memo(_MESSAGE, _message) for message in request.messages]
+    messages = Message.memos(request.messages, _MESSAGE, _message)
     notes = (_NO_POINTS,) if _Unmarked in set(map(type, messages)) else ()
     body = b'{"model":%b,"messages":[%b]' % (_encode(request.model), b",".join(messages))
     if tools := _offered(request):

@@ -87,6 +87,8 @@ class Apis:
 
 def _needs_chat(request: ModelRequest) -> bool:
     """Whether *request* holds what chat completions alone have a word for."""
+    if request.hosted:  # they are run by Responses alone, which then says what it has no word for
+        return False
     given, usual = request.parameters, ModelParameters()
     if any(getattr(given, name) != getattr(usual, name) for name in _CHAT_PARAMETERS):
         return True

@@ -12,6 +12,7 @@ from pluggent_hookspecs import (
     BatchTicket,
     ConfigError,
     Delta,
+    HostedTool,
     ModelInfo,
     ModelParameters,
     ModelRequest,
@@ -20,6 +21,7 @@ from pluggent_hookspecs import (
     Ticket,
     deltas,
 )
+from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.provider import Asked, HttpProvider, with_answer
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import read_count
@@ -28,6 +30,7 @@ from pluggent_openai.addressing import access_to, around_model, path_for, reques
 from pluggent_openai.apis import Api, Apis
 from pluggent_openai.dialects import dialect_for
 from pluggent_openai.model_list import read_models
+from pluggent_openai.server_tools import declared
 from pluggent_openai.settings import Server
 from pluggent_openai.wire import Body, Wire
 
@@ -193,6 +196,12 @@ class OpenAIProvider(HttpProvider[Server]):
     async def _at_once(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         yield deltas(await self.complete(request))
 
+    def hosted_tools(self, model: str) -> Sequence[HostedTool]:
+        """Return the tools of the setting ``server_tools``, for a model that is asked through Responses."""
+        if not self.server.server_tools or self._apis.chosen(ModelRequest(model, ())) != "responses":
+            return ()
+        return offered(self.name, declared(self.server.server_tools))
+
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream of *request*."""
         wire = self._wire(request)
@@ -226,7 +235,7 @@ class OpenAIProvider(HttpProvider[Server]):
         # Here and not above, as for chat completions.
         from pluggent_openai.responses.wire import ResponsesWire
 
-        return ResponsesWire(self.dialect, self.target, replay_thinking=self.server.replay_thinking)
+        return ResponsesWire(self.dialect, self.target, self.server)
 
     def _written(self, request: ModelRequest, wire: Wire, *, stream: bool) -> tuple[str, Body]:
         """Return where a request goes below the base URL, and its body."""

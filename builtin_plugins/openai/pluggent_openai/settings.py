@@ -13,6 +13,7 @@ from pluggent_provider_http.endpoint import check_count, check_header, check_nam
 
 from pluggent_openai.apis import APIS, Api
 from pluggent_openai.dialects import dialect_for
+from pluggent_openai.server_tools import check_tools, tools_of
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 DEFAULT_KEY = Secret("env:OPENAI_API_KEY")
@@ -48,6 +49,15 @@ def _check_apis(_: object, attribute: attrs.Attribute[Any], apis: Mapping[str, o
             )
 
 
+_LEAST_COMPACTION = 1_000
+"""Tokens: the least that the API takes."""
+
+
+def _check_compaction(_: object, attribute: attrs.Attribute[Any], tokens: object) -> None:
+    if type(tokens) is not int or (tokens and tokens < _LEAST_COMPACTION):
+        raise ValueError(f"{attribute.name}: expected 0 or a number of tokens from {_LEAST_COMPACTION}, got {tokens!r}")
+
+
 @attrs.frozen(kw_only=True)
 class Server(AwsEndpoint):
     """One server that speaks an API of OpenAI's, a provider of its own.
@@ -55,6 +65,10 @@ class Server(AwsEndpoint):
     ``api`` says which: ``chat`` is chat completions, ``auto`` is what the catalog of pluggent-models says of
     the model, else Responses at OpenAI and chat completions elsewhere; ``apis`` says it of models, by patterns of
     their names, the first that fits. ``replay_thinking`` false sends no thinking back to Responses.
+
+    ``server_tools`` run at the vendor, and are offered through Responses in the turns of a session, under its
+    policies: ``openai:hosted/web_search``. ``store`` lets the vendor keep replies; ``compaction`` has it sum up a
+    conversation that is longer.
 
     ``{model}`` in the path of ``base_url`` is replaced by the name of the model. ``auth`` says
     how the key is sent: as ``Authorization: Bearer``, in a header ``api-key`` (Azure), or not at
@@ -77,6 +91,14 @@ class Server(AwsEndpoint):
     """The same by patterns of models' names, the first that fits: { "gpt-4*" = "chat" }."""
     replay_thinking: bool = attrs.field(default=True, validator=attrs.validators.instance_of(bool))
     """false sends no thinking back to Responses."""
+    server_tools: tuple[Mapping[str, Any], ...] = attrs.field(
+        default=(), converter=tools_of, validator=check_tools, repr=False
+    )
+    """Tools that run at the vendor, offered to its models as policies on model requests let them."""
+    store: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool))
+    """Whether the vendor keeps the replies of Responses."""
+    compaction: int = attrs.field(default=0, validator=_check_compaction)
+    """Tokens from which on the vendor sums up what was said (Responses); 0: never."""
     auth: Literal["bearer", "api-key", "none", "google", "sigv4"] = attrs.field(
         default="bearer", validator=check_auth("bearer", "api-key", "none", "google", "sigv4", default_key=DEFAULT_KEY)
     )

@@ -26,6 +26,7 @@ Names: TypeAlias = "Mapping[str, frozenset[str]]"
 
 _IN_CODE = "app:"
 TOOL_MARK = ":tool/"
+HOSTED_MARK = ":hosted/"
 
 
 @attrs.frozen(eq=False)
@@ -71,16 +72,22 @@ def side(conditions: Conditions, reading: Reading) -> Side:
 def needs_name(pattern: str) -> bool:
     """Say whether the host has to be asked which tools *pattern* means, and that there are any.
 
-    Tools given in application code come with sessions, so the host does not know them yet.
+    Tools given in application code come with sessions, and tools at a vendor with its model, so the host does not
+    know them yet.
     """
-    return pattern != "*" and not pattern.startswith(_IN_CODE)
+    return pattern != "*" and not pattern.startswith(_IN_CODE) and HOSTED_MARK not in pattern
 
 
 def names_tool(pattern: str, capability: str, names: Names) -> bool:
     """Say whether *pattern* means the tool; with ``*`` also one that came after the host was opened."""
     if "*" in pattern:
-        return fnmatch.fnmatchcase(capability if ":" in pattern else capability.partition(TOOL_MARK)[2], pattern)
+        return fnmatch.fnmatchcase(capability if ":" in pattern else _own_name(capability), pattern)
     return pattern == capability or capability in names.get(pattern, ())
+
+
+def _own_name(capability: str) -> str:
+    """Return the short name in *capability*; of a call of a remote server the tool's alone."""
+    return capability.partition(TOOL_MARK)[2] or capability.partition(HOSTED_MARK)[2].rpartition("/")[2]
 
 
 def _effects_fit(wanted: Iterable[str], effects: Effects, reading: Reading) -> bool:

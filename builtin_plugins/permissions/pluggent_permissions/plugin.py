@@ -1,4 +1,4 @@
-"""The plugin: five hooks that decide, and a lifetime."""
+"""The plugin: five hooks that decide, one that leaves out tools at a vendor, and a lifetime."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import attrs
 from pluggent_hookspecs import (
     ConfigError,
     Decision,
@@ -14,18 +15,21 @@ from pluggent_hookspecs import (
     HookError,
     MemoryReadEvent,
     MemoryWriteEvent,
+    ModelRequest,
     ModelRequestEvent,
     PluginContext,
     ToolCallEvent,
     hookimpl,
 )
 
-from pluggent_permissions.settings import NO_SETTINGS, PermissionSettings
+from pluggent_permissions.settings import NO_SETTINGS, PermissionSettings, Ruling
 
 if TYPE_CHECKING:  # 11 ms that a host without rules saves
     from pluggent_permissions.policy import Answer, Policy
 
 
+_STRICTEST = (Ruling.DENY, Ruling.ASK, None, Ruling.ALLOW)
+"""Of several answers about one request: it is allowed only if all of it is."""
 LONG = 1 << 16
 """Bytes of arguments that are looked into on the event loop at most."""
 
@@ -80,10 +84,24 @@ class Permissions:
         return asyncio.to_thread(decided) if is_long else decided()
 
     @hookimpl
+    def transform_model_request(self, event: ModelRequestEvent) -> ModelRequest | None:
+        """Leave out the tools at the vendor that are denied; the request goes without them."""
+        policy = self._policy
+        if policy is None or not event.request.hosted:
+            return None
+        kept = [tool for tool in event.request.hosted if policy.of_hosted(tool, event).ruling is not Ruling.DENY]
+        return None if len(kept) == len(event.request.hosted) else attrs.evolve(event.request, hosted=kept)
+
+    @hookimpl
     def decide_model_request(self, event: ModelRequestEvent) -> Decision | None:
-        """Answer what holds for asking this model."""
-        what = f"asking {event.request.model} of {event.provider}"
-        return self._decided("decide_model_request", lambda policy: (policy.of_model_request(event), what))
+        """Answer the strictest of what holds for asking this model, and for the tools that run there meanwhile."""
+
+        def asked(policy: Policy) -> tuple[Answer, str]:
+            answers = [(policy.of_model_request(event), f"asking {event.request.model} of {event.provider}")]
+            answers += [(policy.of_hosted(tool, event), f"running {tool.capability}") for tool in event.request.hosted]
+            return min(answers, key=lambda each: _STRICTEST.index(each[0].ruling))
+
+        return self._decided("decide_model_request", asked)
 
     @hookimpl
     def decide_embedding_request(self, event: EmbeddingRequestEvent) -> Decision | None:

@@ -19,6 +19,7 @@ from pluggent_hookspecs import (
     Decision,
     Deny,
     EmbeddingRequestEvent,
+    HostedTool,
     MemoryReadEvent,
     MemoryWriteEvent,
     ModelRequestEvent,
@@ -147,17 +148,27 @@ class Policy:
 
     def of_tool_call(self, event: ToolCallEvent) -> Answer:
         """Return what holds for one call of a tool."""
-        key = (event.capability, event.effects)
+        return _answer(self._of_tool(event.capability, event.effects), event)
+
+    def _of_tool(self, capability: str, effects: Effects) -> Relevant:
+        key = (capability, effects)
         relevant = self._tools.get(key)
         if relevant is None:
             if len(self._tools) >= _MOST_TOOLS:
                 self._tools.clear()
             relevant = self._tools[key] = self._relevant(*key)
-        return _answer(relevant, event)
+        return relevant
 
     def of_model_request(self, event: ModelRequestEvent) -> Answer:
         """Return what holds for asking a model."""
         return _answer(self._others[MODEL_REQUEST], event)
+
+    def of_hosted(self, tool: HostedTool, event: ModelRequestEvent) -> Answer:
+        """Return what holds for *tool*, which may run at the vendor meanwhile: what does for calls of tools.
+
+        Nobody knows its arguments: a test of them is in doubt, as it is for one that is missing.
+        """
+        return _answer(self._of_tool(tool.capability, tool.effects), event)
 
     def of_embedding(self, event: EmbeddingRequestEvent) -> Answer:
         """Return what holds for sending texts to an embedder."""

@@ -28,6 +28,7 @@ from pluggent_hookspecs.models import (
     deltas,
 )
 from pluggent_hookspecs.observations import Observation
+from pluggent_hookspecs.tools import HostedTool
 
 T = TypeVar("T")
 
@@ -52,14 +53,21 @@ class ScriptedModel:
     ``requests`` holds what it was asked. ``streams`` counts the streams that were opened and
     are not closed. With ``hold`` a reply waits until ``hold`` is set, so that a test can act
     in the middle of a call. A stream gives a word a batch; one that *cut* names (counted in
-    batches) breaks there.
+    batches) breaks there. *hosted* are tools that run at this vendor.
     """
 
     name = "scripted"
     target = "memory:"
 
-    def __init__(self, *replies: Reply, hold: asyncio.Event | None = None, cut: int | None = None) -> None:
+    def __init__(
+        self,
+        *replies: Reply,
+        hold: asyncio.Event | None = None,
+        cut: int | None = None,
+        hosted: Iterable[HostedTool] = (),
+    ) -> None:
         self._replies = list(replies)
+        self._hosted = tuple(hosted)
         self._hold = hold
         self._cut = cut
         self.asked = asyncio.Event()
@@ -69,6 +77,9 @@ class ScriptedModel:
     @hookimpl
     def provide_providers(self, event: ProvideEvent) -> list[Provider]:
         return [self]
+
+    def hosted_tools(self, model: str) -> Sequence[HostedTool]:
+        return self._hosted
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         return await self._next(request)

@@ -42,6 +42,7 @@ from pluggent_host.operations.background import BackgroundRun
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
 from pluggent_host.operations.token_estimate import input_tokens, used_so_far
 from pluggent_host.plugins.lookup import Model
+from pluggent_host.tools.hosted import awaits_hosted, hosted_of
 from pluggent_host.tools.toolset import Toolset
 
 HOOKS = Hooks(
@@ -51,6 +52,13 @@ HOOKS = Hooks(
     "transform_model_response",
     "decide_model_response",
 )
+
+
+_NOT_BEGUN = frozenset({
+    ProviderErrorKind.AUTHENTICATION, ProviderErrorKind.RATE_LIMITED, ProviderErrorKind.CONTEXT_LENGTH,
+    ProviderErrorKind.BAD_REQUEST,
+})  # fmt: skip
+"""Failures before the vendor has run anything."""
 
 
 def _plain(value: object) -> object:
@@ -91,7 +99,7 @@ def change_of(old: ModelRequest, new: ModelRequest) -> Change:
         for i in range(max(len(old.messages), len(new.messages)))
         if old.messages[i : i + 1] != new.messages[i : i + 1]
     ]
-    paths += [name for name in ("model", "tools", "parameters") if getattr(old, name) != getattr(new, name)]
+    paths += [name for name in ("model", "tools", "parameters", "hosted") if getattr(old, name) != getattr(new, name)]
     return Change("", tuple(paths))
 
 
@@ -107,8 +115,10 @@ def frozen(event: ModelRequestEvent, id: str) -> ModelRequestEvent:
         request.parameters,
         [spec.memo(definition_digest, definition_digest) for spec in request.tools],
     ]
+    if request.hosted:
+        head.append([[tool.capability, tool.definition, tool.effects] for tool in request.hosted])
     digest = hashlib.sha256(_encoder.encode(head))
-    digest.update(b"".join([message.memo(message_digest, message_digest) for message in request.messages]))
+    digest.update(b"".join(Message.memos(request.messages, message_digest, message_digest)))
     digest.update(asked_by(event.scope))
     return with_digest(event, digest.hexdigest())
 
@@ -171,6 +181,8 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         self.children: list[Called] = []
         self.attempts = 0
         self.broke = ""
+        self._unsure = True
+        """Whether the last attempt may have made the vendor run something."""
         self.meta = ReplyMeta()
         self.asked: ModelRequestEvent | None = None
         self.answering: ModelRequestEvent | None = None
@@ -190,6 +202,9 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
                 raise ValueError(f"added the tool '{spec.name}'; the offered tools can only be narrowed")
             if spec != self.offered[spec.name].spec:
                 raise ValueError(f"changed the definition of the tool '{spec.name}'")
+        for tool in value.hosted:
+            if tool not in event.request.hosted:
+                raise ValueError(f"added '{tool.capability}'; the tools of the vendor can only be narrowed")
         self.offered = self.offered.narrowed(spec.name for spec in value.tools)
         return attrs.evolve(event, request=value)
 
@@ -212,9 +227,11 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
     def rendered(self, event: ModelRequestEvent) -> str:
         request = event.request
         last = request.messages[-1].text if request.messages else ""
+        tools = ", ".join(escape_all(tool.capability) for tool in request.hosted)
+        ran = f"\nthe vendor may run: {tools}" if tools else ""
         return (
             f"ask {escape_all(request.model)} at {escape_all(event.target)}: {len(request.messages)} messages,"
-            f" the last: {escape_all(last)}"
+            f" the last: {escape_all(last)}{ran}"
         )
 
     async def reissued(self, changed: Any, model: str, number: int) -> ModelCallOperation:
@@ -228,7 +245,10 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         provider, capability = self._provider, self.capability
         if model:
             found = await self._find(model)
-            provider, capability, request = found.provider, found.capability, attrs.evolve(request, model=found.name)
+            names = {tool.name for tool in request.hosted}
+            hosted = tuple(tool for tool in hosted_of(found) if tool.name in names)
+            provider, capability = found.provider, found.capability
+            request = attrs.evolve(request, model=found.name, hosted=hosted)
         return type(self)(
             self.journal, self.scope, provider, capability, request, offered, self.event.round,
             self._attempt_s, self._deltas, self._find, self._settle, f"{self.id}.r{number}",
@@ -282,6 +302,9 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
     async def execute(self, event: ModelRequestEvent, attempt: Attempt) -> ModelResponse:
         started = perf_counter()
         self.used, self.meta = Usage(), ReplyMeta()
+        if attempt.number > 1 and self._unsure and awaits_hosted(event.request.messages):
+            problem = "the vendor may have made the calls that were approved, so the request is not repeated"
+            raise ProviderError(ProviderErrorKind.UNAVAILABLE, problem, provider=self._provider.name, retryable=False)
         self.attempts, self.asked = attempt.number, event
         most = self._attempt_s()
         try:
@@ -291,6 +314,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
                 return await self._streamed(event, attempt, self._deltas, limit)
         except ProviderError as error:
             self.broke, self.meta = str(error), error.meta or ReplyMeta()
+            self._unsure = error.kind not in _NOT_BEGUN
             raise
         except TimeoutError as error:
             if perf_counter() - started < most:

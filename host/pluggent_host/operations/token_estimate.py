@@ -51,7 +51,7 @@ def input_tokens(request: ModelRequest) -> int:
     Each message and each tool is counted once for all requests that it is in.
     """
     schema = request.parameters.output_schema
-    weight: int = sum(message.memo(_MEMO, _of_message) for message in request.messages)
+    weight: int = sum(Message.memos(request.messages, _MEMO, _of_message))
     weight += sum(spec.memo(_MEMO, _of_tool) for spec in request.tools)
     return (weight + (_of_json(schema) if schema else 0)) // BYTES_A_TOKEN
 

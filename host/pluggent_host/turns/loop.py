@@ -21,7 +21,7 @@ from pluggent_hookspecs.errors import HookError, ProviderError, ProviderErrorKin
 from pluggent_hookspecs.events import InputEvent, ModelRequestEvent, Scope, ToolSelectionEvent
 from pluggent_hookspecs.messages import Message, ToolCall, Usage
 from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
-from pluggent_hookspecs.observations import HookFailed, TextShown, TurnEnded, TurnStarted
+from pluggent_hookspecs.observations import HookFailed, TextShown, ToolFinished, TurnEnded, TurnStarted
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.approvals.pending import Paused, Pending, Run, Waiting
@@ -31,6 +31,7 @@ from pluggent_host.hooks.order import Chain
 from pluggent_host.operations.input_output import InputOperation
 from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.operations.operation import Answered, Denied, Granted, Journal, Ready, Settled, unanswered
+from pluggent_host.tools.hosted import HOSTED, hosted_of, hosted_outputs
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, TurnOver
 from pluggent_host.transcript.rebuild import close_call
@@ -328,8 +329,9 @@ class Turn:
         other = ticket is not None and ticket.provider != agent.model.provider.name
         model = await services.model(f"{ticket.provider}/{ticket.model}") if ticket and other else agent.model
         request = ModelRequest(
-            model.name, (*system, *self.conversation.messages, *warned), offered.specs, agent.parameters
-        )
+            model.name, (*system, *self.conversation.messages, *warned), offered.specs, agent.parameters,
+            hosted_of(model),
+        )  # fmt: skip
         operation = ModelCallOperation(
             self.record, self.scope, model.provider, model.capability, request, offered, round,
             partial(self.meter.left_s, services.settings.timeouts.model_s), self.parts.deltas,
@@ -350,6 +352,7 @@ class Turn:
             return Stopped(Why.DENIED, self.gate.last_note)
         reply = self.reply
         assert reply is not None
+        self._tell_hosted(operation, reply)
         self._finish = response.finish_reason
         paused = self._finish is FinishReason.PAUSED and not reply.tool_calls
         if paused:
@@ -469,6 +472,14 @@ class Turn:
         self.conversation.say(Said(self.scope.turn_id, seen))
         self.reply = seen
         return True
+
+    def _tell_hosted(self, operation: ModelCallOperation, reply: Message) -> None:
+        """Tell observers what the vendor's own tools did; it has passed the policies on the reply."""
+        asked = operation.answering or operation.event
+        provider = asked.provider.partition(":provider/")[2]
+        for number, (name, output) in enumerate(hosted_outputs(reply)):
+            id, capability = f"{operation.id}.hosted{number}", f"{provider}{HOSTED}{name}"
+            self.record.emit(ToolFinished(self.scope, id, name, capability, output, 0.0))
 
 
 def turn_parts(

@@ -89,7 +89,7 @@ class NestedModelCall(ModelCallOperation):
 
     def fingerprint(self, event: ModelRequestEvent) -> str:
         """What the call is, whichever time it is made: who asks, and what."""
-        said = b"".join(message.memo(message_digest, message_digest) for message in event.request.messages)
+        said = b"".join(Message.memos(event.request.messages, message_digest, message_digest))
         return hashlib.sha256(b"model\0" + self.asker.encode() + b"\0" + said).hexdigest()
 
     def rendered(self, event: ModelRequestEvent) -> str:

@@ -147,7 +147,7 @@ class ResumedBatch(Batch):
         return await self._go_on()
 
     def _found(self, call: ToolCall, index: int, waiting: Waiting, pending: Pending | None) -> Slot:
-        tool = self._offered.get(call.name) or unknown_tool(call.name)
+        tool = self._tool(call) or unknown_tool(call.name)
         arguments = b"{}" if pending is None else pending.arguments_json
         slot = self._slot(call, tool, index, arguments, message=waiting.results.get(call.id))
         if slot.message is not None:

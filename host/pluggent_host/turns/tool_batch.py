@@ -35,6 +35,7 @@ from pluggent_host.operations.operation import (
     Unanswered,
 )
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
+from pluggent_host.tools.hosted import hosted_call
 from pluggent_host.tools.toolset import BoundTool, Toolset
 from pluggent_host.tools.unknown_tool import missing, unknown_tool
 from pluggent_host.transcript.entries import Dispatched, PutBack, Settled
@@ -263,7 +264,7 @@ class Batch:
     # ---- decide --------------------------------------------------------------------------
 
     async def _decided(self, call: ToolCall, index: int) -> Slot:
-        tool = self._offered.get(call.name)
+        tool = self._tool(call)
         problem, kind, arguments = "", None, b"{}"
         if tool is None:
             tool = unknown_tool(call.name)
@@ -293,6 +294,11 @@ class Batch:
             return slot
         await self._note(slot, slot.decided)
         return slot
+
+    def _tool(self, call: ToolCall) -> BoundTool | None:
+        if not call.hosted:
+            return self._offered.get(call.name)
+        return hosted_call(call, self._turn.agent.model, self._turn.services.settings.effects)
 
     def _slot(self, call: ToolCall, tool: BoundTool, index: int, arguments: bytes, **more: Any) -> Slot:
         turn = self._turn

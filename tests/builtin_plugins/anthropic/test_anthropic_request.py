@@ -134,10 +134,13 @@ def test_a_name_that_no_tool_can_have_is_refused(name):
     assert "letters, digits" in refusal(tools=[ToolSpec(name)])
 
 
-def test_a_tool_of_the_vendor_is_declared_as_it_is():
-    search = ToolSpec("web_search", "never sent", extra={"anthropic": {"type": "web_search_20250305", "max_uses": 1}})
+def test_a_tool_that_the_vendor_describes_is_declared_as_it_is_and_one_that_runs_there_is_refused():
+    bash = ToolSpec("bash", "never sent", extra={"anthropic": {"type": "bash_20250124", "max_characters": 9}})
+    search = ToolSpec("web_search", extra={"anthropic": {"type": "web_search_20250305"}})
 
-    assert body(tools=[search])["tools"] == [{"name": "web_search", "type": "web_search_20250305", "max_uses": 1}]
+    assert body(tools=[bash])["tools"] == [{"name": "bash", "type": "bash_20250124", "max_characters": 9}]
+    assert "server_tools" in refusal(tools=[search])
+    assert "pluggent-mcp" in refusal(extra={"mcp_servers": [{"url": "https://x"}]})
 
 
 @pytest.mark.parametrize("field", ["name", "description", "input_schema"])
@@ -254,7 +257,7 @@ def test_what_the_provider_sets_cannot_be_set_twice(name):
         ({"temperature": float("nan")}, "temperature is nan"),
         ({"extra": {"betas": "x"}}, "'betas' is a list"),
         ({"extra": {"betas": ["a\nb"]}}, "'betas' is a list"),
-        ({"extra": {"tools": {"type": "x"}}}, "'tools' is a list"),
+        ({"extra": {"tools": [{"type": "x"}]}}, "server_tools"),
     ],
 )
 def test_parameters_that_cannot_be_sent_are_named(more, words):

@@ -130,7 +130,7 @@ def check_roles() -> None:
 def check_server_tools() -> None:
     search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
     assert body(settings={"server_tools": [search]})["tools"] == [search]
-    assert body(extra={"tools": [search]}, tools=[ADD])["tools"][1:] == [search]
+    assert body(settings={"server_tools": [search]}, tools=[ADD])["tools"][1:] == [search]
 
 
 def check_max_tokens() -> None:
@@ -140,7 +140,7 @@ def check_max_tokens() -> None:
 
 
 def check_any_extra() -> None:
-    extra = {"container": {"id": "c"}, "context_management": {"edits": []}, "mcp_servers": [{"name": "x"}],
+    extra = {"container": {"id": "c"}, "context_management": {"edits": []},
              "inference_geo": "eu", "speed": "fast", "brand_new": 1}  # fmt: skip
     found = body(extra=extra)
     assert {name: found[name] for name in extra} == extra
@@ -185,7 +185,7 @@ SENT_CASES: dict[str, Callable[[], None]] = {
         lambda: body(extra={"cache_control": {"type": "ephemeral"}})["cache_control"], {"type": "ephemeral"}
     ),
     "`messages[]` any other field": check_fields_of_messages,
-    "`container`, `context_management`, `mcp_servers`, `inference_geo`, `speed` and any other": check_any_extra,
+    "`container`, `context_management`, `inference_geo`, `speed` and any other": check_any_extra,
     "header `anthropic-beta`": same(
         lambda: (betas(betas=["x-1"]), betas(), Settings(betas="y").betas), (("x-1",), (), ("y",))
     ),

@@ -68,8 +68,8 @@ def test_a_stream_makes_what_the_whole_reply_is():
     streamed, whole = streamed_reply(*ALL, reason="tool_use"), whole_reply(*ALL, reason="tool_use")
 
     assert streamed.message.content == whole.message.content == (
-        Reasoning(THOUGHT["thinking"], "c2ln"), Text("I look"), VendorPart("anthropic", SEARCH),
-        VendorPart("anthropic", FOUND), Text("it up."),
+        Reasoning(THOUGHT["thinking"], "c2ln"), Text("I look"), VendorPart("anthropic", SEARCH, "web_search"),
+        VendorPart("anthropic", FOUND, "web_search"), Text("it up."),
     )  # fmt: skip
     assert [json.loads(one.message.tool_calls[0].arguments) for one in (streamed, whole)] == [ALL[-1]["input"]] * 2
     assert streamed.finish_reason is whole.finish_reason is FinishReason.TOOL_CALLS

@@ -147,7 +147,7 @@ def test_what_cannot_be_said_is_refused_by_name(words, parameters):
     assert words in refusal(**parameters)
 
 
-def test_guardrail_and_tools_of_the_vendor_are_in_every_request():
+def test_the_guardrail_and_the_tools_of_the_vendor_that_a_request_may_have_are_sent():
     guardrail = {"guardrailIdentifier": "g1", "guardrailVersion": "DRAFT", "trace": "enabled"}
     server = Server(guardrail=guardrail, server_tools=("nova_grounding",))
     body = sent(HI, server=server, model=NOVA)

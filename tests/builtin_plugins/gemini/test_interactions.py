@@ -10,13 +10,16 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 from interactions_schema import problems
+from odd_server import OddServer, json_answer
 from pluggent_gemini.interactions.events import Events
 from pluggent_gemini.interactions.request import encode_request
-from pluggent_gemini.settings import Server, Settings
+from pluggent_gemini.plugin import Gemini
+from pluggent_gemini.settings import Server, Settings, declared
 from pluggent_hookspecs import (
     AllowedTools,
     Audio,
     CachePoint,
+    CountsTokens,
     Delta,
     File,
     FinishReason,
@@ -29,6 +32,7 @@ from pluggent_hookspecs import (
     ProviderErrorKind as Kind,
     Reasoning,
     Reply,
+    Secret,
     Text,
     ToolCall,
     ToolSpec,
@@ -36,9 +40,11 @@ from pluggent_hookspecs import (
     VendorPart,
     thaw,
 )
+from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.reply_reader import ReplyReader
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UnsendableError
+from pluggent_testing.providers.asking import opened
 
 TARGET = "https://gemini.test/v1beta"
 MODEL = "gemini-3-flash"
@@ -141,8 +147,9 @@ def failure_of(*events: Mapping[str, Any]) -> ProviderError:
 def written(*messages: Message, server: Server | None = None, target: str = TARGET, **more: Any) -> dict[str, Any]:
     """Return the body of a request as JSON; it keeps the schema."""
     model, tools = more.pop("model", MODEL), more.pop("tools", ())
-    request = ModelRequest(model, messages, tools, ModelParameters(**more))
-    body: dict[str, Any] = json.loads(encode_request(request, server or Server(api="interactions"), target).data)
+    server = server or Server(api="interactions")
+    request = ModelRequest(model, messages, tools, ModelParameters(**more), offered("gemini", declared(server)))
+    body: dict[str, Any] = json.loads(encode_request(request, server, target).data)
     assert problems(body, signed=model == MODEL) == []
     return body
 
@@ -162,7 +169,7 @@ def test_steps_are_a_reply_and_go_back_as_they_came(whole: bool) -> None:
     assert reply.message.content == (
         Reasoning("**Plan** I add.", "c2lnbmVk"),
         Text("Let me see."),
-        VendorPart("gemini_interactions", SEARCH),
+        VendorPart("gemini_interactions", SEARCH, "google_search"),
         Reasoning("", "c2Vjb25k"),
     )
     calls = [(call.id, call.name, json.loads(call.arguments)) for call in reply.message.tool_calls]
@@ -470,3 +477,17 @@ def test_what_the_api_has_no_word_for_is_refused_by_name(parameters: dict[str, A
 def test_explicit_caches_are_for_the_other_api() -> None:
     with pytest.raises(ValueError, match="cache_ttl_s: explicit caches are for api"):
         Settings(api="interactions", cache_ttl_s=600)
+
+
+async def test_tokens_are_counted_by_the_other_api() -> None:
+    settings = Settings(api="interactions", api_key=Secret.of("key-7f3a"), server_tools=({"type": "code_execution"},))
+    async with (
+        OddServer(json_answer({"totalTokens": 7})) as server,
+        opened(Gemini(attrs.evolve(settings, base_url=server.url))) as provider,
+    ):
+        assert isinstance(provider, CountsTokens)
+        count = await provider.count(ModelRequest(MODEL, (Message.user("hi"),), (TOOL,)))
+
+    (sent,) = server.requests
+    assert (count, sent.line) == (7, f"POST /v1/models/{MODEL}:countTokens HTTP/1.1")
+    assert [set(tool) for tool in sent.json["generateContentRequest"]["tools"]] == [{"functionDeclarations"}]

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+import attrs
 from odd_server import Answer, deltas_of, error_of, event, failure_in, json_answer, read_all, reply_in, stream_answer
 from pluggent_anthropic.plugin import Anthropic
 from pluggent_anthropic.provider import Messages
 from pluggent_anthropic.request import encode_request
-from pluggent_anthropic.settings import Server
+from pluggent_anthropic.settings import Server, declared
 from pluggent_anthropic.stream import Events
 from pluggent_hookspecs import (
     Message,
@@ -23,6 +24,7 @@ from pluggent_hookspecs import (
     ProviderError,
     Secret,
 )
+from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.reply_reader import ReplyReader
 from pluggent_provider_http.server_errors import Faults
 
@@ -42,7 +44,9 @@ def request(*messages: Message, model: str = "opus-5", **more: Any) -> ModelRequ
 def sent(asked: ModelRequest, *, stream: bool = False, **settings: Any) -> dict[str, Any]:
     """Return what *asked* is on the wire; without cache points unless *settings* say so."""
     settings.setdefault("cache", "off")
-    body = encode_request(asked, Server(base_url="http://x", **settings), FAULTS, stream=stream)
+    server = Server(base_url="http://x", **settings)
+    asked = attrs.evolve(asked, hosted=offered("anthropic", declared(server)))
+    body = encode_request(asked, server, FAULTS, stream=stream)
     value: dict[str, Any] = json.loads(body.data)
     return value
 

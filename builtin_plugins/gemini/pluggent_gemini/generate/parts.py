@@ -115,7 +115,7 @@ class Pieces:
     def of(self, messages: Sequence[Message]) -> list[Piece]:
         """Return the pieces of *messages*. Raises UnsendableError."""
         key, make = self._key, self._piece
-        return [message.memo(key, make) for message in messages]
+        return Message.memos(messages, key, make)
 
     def result(self, message: Message, name: str) -> Piece:
         """Return the result in *message* of a call of the tool *name*."""

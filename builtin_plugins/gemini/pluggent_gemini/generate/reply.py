@@ -6,6 +6,7 @@ Both ways run through ``Parts``, so a streamed reply is the same as one that cam
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import msgspec
 from pluggent_hookspecs import (
@@ -148,7 +149,7 @@ class Parts:
         fields = {name: value for name, value in part.items() if name != "inlineData" and value is not None}
         if media is None:
             self._entries.append("part")
-            self._others.append(VendorPart(WIRE, part))
+            self._others.append(VendorPart(WIRE, part, _hosted(part)))
         else:
             self._entries.append({"part": True, **fields} if fields else "part")
             self._others.append(media)
@@ -162,3 +163,11 @@ class Parts:
         if self._open:
             self._entries.append(self._size if self._open == "text" else {"thought": self._size})
             self._open = ""
+
+
+def _hosted(part: Object) -> str:
+    """Return which tool of the vendor has made *part*; empty if none has."""
+    if "executableCode" in part or "codeExecutionResult" in part:
+        return "codeExecution"
+    made = next((part[name] for name in ("toolCall", "toolResponse") if name in part), None)
+    return (as_text(cast("Object", made).get("toolType")) or "tool") if isinstance(made, dict) else ""

@@ -12,6 +12,7 @@ from typing import assert_never, cast
 
 import attrs
 from pluggent_hookspecs import AllowedTools, Json, ModelParameters, ModelRequest, ToolSpec, thaw
+from pluggent_provider_http.hosted_tools import asked
 from pluggent_provider_http.left_out import thinking_note
 from pluggent_provider_http.unsendable import UnsendableError
 
@@ -20,7 +21,7 @@ from pluggent_gemini.generate.layout import WIRE, Object
 from pluggent_gemini.generate.parts import Pieces, encode, fits
 from pluggent_gemini.model_traits import Model, model_of, thinking
 from pluggent_gemini.schema import wire_schema
-from pluggent_gemini.settings import Server
+from pluggent_gemini.settings import Server, declared
 
 _TOOL = "pluggent_gemini tool"
 _OWN = frozenset({"model", "contents", "systemInstruction", "tools", "cachedContent", "continuationToken"})
@@ -56,7 +57,7 @@ def encode_request(request: ModelRequest, server: Server, target: str) -> Body:
     said = conversation(request.messages, Pieces(request.model, model, target))
     tools = [cast("bytes", tool.memo(_TOOL, _tool)) for tool in request.tools]
     given = [b'{"functionDeclarations":[%b]}' % b",".join(tools)] if tools else []
-    given += [encode(tool) for tool in vendor_tools(server)]
+    given += [encode(tool) for tool in asked(request, declared(server))]
     rest = _rest(request, model, server)
     calling = rest.pop("toolConfig", None)
     head = b'"systemInstruction":{"parts":[%b]},' % said.system if said.system else b""
@@ -98,7 +99,7 @@ def _rest(request: ModelRequest, model: Model, server: Server) -> Object:
         tool_config = _choice(request)
     elif isinstance(parameters.tool_choice, AllowedTools) or parameters.tool_choice not in ("auto", "none"):
         raise UnsendableError("parameters.tool_choice requires a call, and no tool is offered")
-    if request.tools and server.server_tools and model.signs and not server.at_vertex:
+    if request.tools and request.hosted and model.signs and not server.at_vertex:
         tool_config["includeServerSideToolInvocations"] = True
     rest: Object = {
         "generationConfig": _generation(parameters, model, show=server.show_thinking),
@@ -177,11 +178,6 @@ def _merged(name: str, ours: Object, given: Json) -> Object:
 
 
 # ---- tools --------------------------------------------------------------------------------
-
-
-def vendor_tools(server: Server) -> list[Object]:
-    """Return the tools that run at the vendor, as the settings of *server* declare them."""
-    return [cast("Object", thaw(tool)) for tool in server.server_tools]
 
 
 def _choice(request: ModelRequest) -> Object:

@@ -11,17 +11,17 @@ from typing import Any, assert_never, cast
 
 import attrs
 from pluggent_hookspecs import AllowedTools, Json, ModelParameters, ModelRequest, ToolSpec, thaw
+from pluggent_provider_http.hosted_tools import asked
 from pluggent_provider_http.left_out import thinking_note
 from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_gemini.generate.parts import fits
-from pluggent_gemini.generate.request import vendor_tools
 from pluggent_gemini.interactions.conversation import Conversation, conversation
 from pluggent_gemini.interactions.layout import WIRE, Object
 from pluggent_gemini.interactions.pieces import Pieces, encode
 from pluggent_gemini.model_traits import Model, model_of, thinking_level
 from pluggent_gemini.schema import wire_schema
-from pluggent_gemini.settings import Server
+from pluggent_gemini.settings import Server, declared
 
 _TOOL = "pluggent_gemini interactions tool"
 _NO_WORD = ("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty", "logprobs")
@@ -55,7 +55,7 @@ def encode_request(request: ModelRequest, server: Server, target: str) -> Body:
     model = model_of(request.model, server.models.items())
     said = conversation(request.messages, Pieces(request.model, model, target))
     tools = [cast("bytes", tool.memo(_TOOL, _tool)) for tool in request.tools]
-    tools += [encode(_vendor_tool(tool)) for tool in vendor_tools(server)]
+    tools += [encode(_vendor_tool(tool)) for tool in asked(request, declared(server))]
     rest = _rest(request, model, server)
     body = b'{"model":%b,"input":[%b]' % (encode(request.model.removeprefix("models/")), said.steps)
     body += b',"system_instruction":%b' % encode(said.instruction) if said.instruction else b""

@@ -261,7 +261,7 @@ class Steps:
         contents: list[Any] = step.entry["content"]
         if not contents or contents[-1] == PART:
             contents.append({"type": "text", "text": 0})
-        last: Object = contents[-1]
+        last = cast("Object", contents[-1])
         last["annotations"] = [*last.get("annotations", ()), *annotations]
 
     def _called(self, step: _Step) -> Delta:
@@ -284,8 +284,14 @@ class Steps:
         self._entries.append(CALL)
 
     def _other(self, fields: Object) -> Delta:
-        self._others.append(shown_content(fields) or VendorPart(WIRE, fields))
+        self._others.append(shown_content(fields) or VendorPart(WIRE, fields, _hosted(fields)))
         return PartDelta(self._others[-1])
+
+
+def _hosted(step: Object) -> str:
+    """Return which tool of the vendor has made *step*; empty if none has."""
+    kind = as_text(step.get("type"))
+    return next((kind.removesuffix(end) for end in ("_call", "_result") if kind.endswith(end)), "")
 
 
 def _is_plain_text(content: Any) -> bool:

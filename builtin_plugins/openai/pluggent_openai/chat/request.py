@@ -78,8 +78,7 @@ class Writer:
 
     def _body(self, request: ModelRequest, *, stream: bool) -> Body:
         dialect = self._dialect
-        key, make = dialect.message_key, self._message
-        made = [message.memo(key, make) for message in request.messages]
+        made = Message.memos(request.messages, dialect.message_key, self._message)
         kinds = set(map(type, made))
         notes = _notes(made) if _Unmarked in kinds else ()
         pieces = _arranged(made) if _WithMedia in kinds else cast("list[bytes]", made)

@@ -57,7 +57,9 @@ def finished(answer: Object, items: Items, notes: tuple[str, ...]) -> Finished:
     if items.logprobs:
         found["logprobs"] = {"content": items.logprobs}
     extra |= {name: value for name, value in found.items() if value}
-    meta = ReplyMeta(service_tier=as_text(answer.get("service_tier")), notes=notes)
+    ran = ", ".join(f"{name} {times} times" if times > 1 else name for name, times in items.hosted().items())
+    told = (f"the vendor ran {ran}, which it may charge for beside the tokens",) if ran else ()
+    meta = ReplyMeta(service_tier=as_text(answer.get("service_tier")), notes=(*notes, *told))
     model, id = as_text(answer.get("model")), as_text(answer.get("id"))
     return Finished(reason, usage, model, id, extra, items.message_extra(), meta)
 

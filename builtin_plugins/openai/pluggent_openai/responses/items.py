@@ -5,7 +5,8 @@ Items with words are shown one after another; where a server works on several at
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import attrs
@@ -25,12 +26,31 @@ from pluggent_hookspecs import (
 from pluggent_provider_http.call_ids import CallIds
 from pluggent_provider_http.payload import MalformedError, Object, as_list, as_object, as_text
 
-from pluggent_openai.responses.layout import CALLS, SEPARATOR, THOUGHTS, VENDOR, WORDED, WORDS, call_fields, described
+from pluggent_openai.responses.layout import (
+    APPROVAL,
+    BEFORE,
+    CALLS,
+    COMPACTION,
+    SEPARATOR,
+    THOUGHTS,
+    VENDOR,
+    WORDED,
+    WORDS,
+    call_fields,
+    described,
+)
+from pluggent_openai.server_tools import hosted_by
 
 MOST_ITEMS = 4096
 """No reply has as many; a server that sends them is broken."""
 _CUSTOM = "custom_tool_call"
 _PARTS = {"text": "output_text", "refusal": "refusal", "summary": "summary_text", "content": "reasoning_text"}
+
+
+def untold(_: ModelRequest) -> str:
+    """Return that what a request said is not known."""
+    return ""
+
 
 Slot: TypeAlias = tuple[str, int]
 """A field of an item that holds text, and which of several."""
@@ -73,12 +93,14 @@ class _Item:
 class Items:
     """The items of one reply. Methods raise MalformedError for what does not add up."""
 
-    def __init__(self, request: ModelRequest, server: str) -> None:
+    def __init__(self, request: ModelRequest, server: str, before: Callable[[ModelRequest], str] = untold) -> None:
         self.logprobs: list[Any] = []
         self.unproven = False
         """Whether an item had no whole of its own at the end, only its pieces."""
         self._ids = CallIds(request)
+        self._request = request
         self._server = server
+        self._before = before
         self._items: dict[int, _Item] = {}
         self._live: _Item | None = None
         self._slot: Slot | None = None
@@ -145,7 +167,17 @@ class Items:
 
     def message_extra(self) -> dict[str, Json]:
         """Return Message.extra of the reply."""
-        return {VENDOR: described(self._done, self._calls, self._server)} if self._done else {}
+        if not self._done:
+            return {}
+        own = described(self._done, self._calls, self._server)
+        if any(item["type"] == COMPACTION for item in self._done.values()):
+            own[BEFORE] = self._before(self._request)
+        return {VENDOR: own}
+
+    def hosted(self) -> Mapping[str, int]:
+        """Return how often each tool of the vendor ran."""
+        ran = [hosted_by(item) for item in self._done.values() if item["type"].endswith("_call")]
+        return Counter(name for name in ran if name)
 
     # ---- one after another ---------------------------------------------------------------
 
@@ -189,9 +221,12 @@ class Items:
         if not name:
             raise MalformedError("a tool call names no function")
         item.call = len(self._calls)
-        call = ToolCall(self._ids.unique(fields.get("call_id")), name)
+        asks = item.kind == APPROVAL
+        id = self._ids.unique(fields.get("id" if asks else "call_id"))
+        call = ToolCall(id, name, hosted=hosted_by(fields) if asks else "")
         self._calls.append(call)
-        return [ToolCallDelta(item.call, call.id, name, '{"input":"' if item.kind == _CUSTOM else "")]
+        begun = '{"input":"' if item.kind == _CUSTOM else ""
+        return [ToolCallDelta(item.call, call.id, name, begun, hosted=call.hosted)]
 
     def _piece(self, item: _Item, slot: Slot, text: str) -> list[Delta]:
         """Return what a piece of the live item is to its reader."""
@@ -218,7 +253,7 @@ class Items:
             case kind if kind in CALLS:
                 return self._call(item, final)
             case _:
-                return [PartDelta(VendorPart(VENDOR, final))]
+                return [PartDelta(VendorPart(VENDOR, final, hosted_by(final)))]
 
     def _message(self, item: _Item, final: Object) -> Iterator[Delta]:
         texts: dict[Slot, str] = {}

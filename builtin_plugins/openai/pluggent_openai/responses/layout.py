@@ -23,13 +23,19 @@ VENDOR = "openai_responses"
 """The name of this wire format: the key of what only it understands."""
 SEPARATOR = "\n\n"
 """Between two pieces of one item's thinking, where a person reads it."""
-CALLS: Mapping[str, str] = {"function_call": "arguments", "custom_tool_call": "input"}
-"""The items that are calls of our tools, and their fields that hold what the model wrote."""
+APPROVAL = "mcp_approval_request"
+"""The item in which the vendor asks whether it may make a call."""
+COMPACTION = "compaction"
+"""The item that stands for all that was said before it."""
+CALLS: Mapping[str, str] = {"function_call": "arguments", "custom_tool_call": "input", APPROVAL: "arguments"}
+"""The items that are calls of our tools, or wait for our answer, and their fields that hold what the model wrote."""
 WORDED = frozenset({"message", "reasoning", *CALLS})
 """The items that become texts, thinking and calls; all others become parts of the vendor's own."""
 THOUGHTS = ("summary", "content")
 """The fields of thinking that hold texts, in their order."""
-OWN = frozenset({"items", "seal", "server"})
+BEFORE = "before"
+"""The field of Message.extra that identifies what was said before a compaction."""
+OWN = frozenset({"items", "seal", "server", BEFORE})
 """Fields of Message.extra that are the provider's own notes, and no fields of an item."""
 _CALL_FIELDS = frozenset({"type", "id", "status", "call_id", "name"})
 WORDS: Mapping[str, str] = {"output_text": "text", "refusal": "refusal"}
@@ -41,7 +47,13 @@ def call_fields(item: Mapping[str, Any]) -> dict[str, Json]:
     # What every kind of call is sent with has its place: a second one would keep the call from being sent.
     known = (*_CALL_FIELDS, *CALLS.values())
     own = {name: value for name, value in item.items() if name not in known and value not in (None, [], {})}
-    return own if item["type"] == "function_call" else {"type": "custom", **own}
+    match item["type"]:
+        case "function_call":
+            return own
+        case "custom_tool_call":
+            return {"type": "custom", **own}
+        case kind:
+            return {"type": kind, **own}
 
 
 def described(shown: Mapping[int, Mapping[str, Any]], calls: Sequence[ToolCall], server: str) -> dict[str, Json]:
@@ -173,12 +185,13 @@ def thoughts_of(extra: Mapping[str, Json]) -> list[Mapping[str, Any]]:
 
 
 def restored(
-    message: Message, extra: Mapping[str, Json], calls: Sequence[Object], *, thinking: bool
+    message: Message, extra: Mapping[str, Json], calls: Sequence[Object], *, thinking: bool, vendor: bool = True
 ) -> list[Object] | None:
     """Return the items of *message* as they came, with *calls* as they are sent; None if *extra* does not fit it.
 
     Without *thinking* the items have no ids either: the vendor refuses one without the thinking that led to it,
-    and takes a message without an id as a text alone.
+    and takes a message without an id as a text alone. Without *vendor* those that the vendor alone understands are
+    left out.
     """
     items = extra.get("items")
     if not isinstance(items, list | tuple) or extra.get("seal") != _seal(_Said.of(message.content), message.tool_calls):
@@ -187,12 +200,17 @@ def restored(
     thinking = thinking and all(entry.get("encrypted_content") or entry.get("content") for entry in thoughts_of(extra))
     walk = _Walk(_Said.of(message.content), calls, thinking=thinking)
     try:
-        found = [item for entry in items for item in walk.take(cast("Object", thaw(entry)))]
+        kept = [entry for entry in items if vendor or not _is_vendors(entry)]
+        found = [item for entry in kept for item in walk.take(cast("Object", thaw(entry)))]
     except (LookupError, TypeError, AttributeError, RuntimeError):  # another program has written it
         return None
     while found and found[-1].get("type") == "reasoning":
         found.pop()  # the vendor refuses thinking that led to nothing
     return found
+
+
+def _is_vendors(entry: Json) -> bool:
+    return isinstance(entry, Mapping) and entry.get("type") == "part"
 
 
 _TAKEN: Mapping[str, tuple[str, ...]] = {"image_generation_call": ("type", "id", "status", "result")}

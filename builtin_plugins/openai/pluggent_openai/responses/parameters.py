@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pluggent_hookspecs import Json, ModelParameters, ModelRequest, ToolSpec
@@ -28,12 +29,23 @@ _OWNED: Mapping[str, str] = {
     "extra_query": "a query belongs into the server's setting 'base_url'",
 }
 """Fields that ModelParameters.extra may not hold, and what to do instead."""
+NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 _CHANCES = "message.output_text.logprobs"
 _ENCRYPTED = "reasoning.encrypted_content"
 
 
-def fields_of(request: ModelRequest, tools: tuple[ToolSpec, ...], dialect: Dialect, *, stream: bool) -> dict[str, Any]:
-    """Return all fields but model, input and tools. Raises UnsendableError naming what the API has no word for."""
+def fields_of(
+    request: ModelRequest,
+    tools: tuple[ToolSpec, ...],
+    dialect: Dialect,
+    *,
+    stream: bool,
+    fields: Mapping[str, Any] = NO_FIELDS,
+) -> dict[str, Any]:
+    """Return all fields but model, input and tools; those of the settings, *fields*, where nothing else is said.
+
+    Raises UnsendableError naming what the API has no word for.
+    """
     parameters = request.parameters
     for name in _NO_WORD:
         if getattr(parameters, name) not in (None, ()):
@@ -52,6 +64,7 @@ def fields_of(request: ModelRequest, tools: tuple[ToolSpec, ...], dialect: Diale
     if tools:
         _add_tool_fields(found, request, dialect)
     _add_extra(found, parameters.extra)
+    found = {**fields, **found}
     if found.setdefault("store", parameters.background) is False and parameters.background:
         raise UnsendableError("parameters.background: what is not stored cannot be fetched later; leave out 'store'")
     if stream:

@@ -11,17 +11,17 @@ from typing import Any, cast
 import attrs
 import msgspec
 from pluggent_hookspecs import ModelParameters, ModelRequest, ToolSpec
-from pluggent_provider_http.left_out import thinking_note
+from pluggent_provider_http.hosted_tools import Declared, asked
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 from pluggent_provider_http.vendor_fields import plain
 
-from pluggent_openai.chat.content import unmarked_note
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.parameters import offered
 from pluggent_openai.responses.conversation import Conversation
 from pluggent_openai.responses.layout import VENDOR, Object
-from pluggent_openai.responses.parameters import fields_of
+from pluggent_openai.responses.parameters import NO_FIELDS, fields_of
+from pluggent_openai.server_tools import runs_here
 from pluggent_openai.wire import Body
 
 _encode = msgspec.json.Encoder().encode
@@ -36,8 +36,23 @@ _NO_PARAMETERS: Object = {"type": "object", "properties": {}}
 class Writer:
     """Writes requests for one server."""
 
-    def __init__(self, dialect: Dialect, server: str, *, thinking: bool) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        server: str,
+        *,
+        thinking: bool,
+        hosted: tuple[Declared, ...] = (),
+        fields: Mapping[str, Any] = NO_FIELDS,
+    ) -> None:
+        """Make one for the server with the address *server*.
+
+        *hosted* are its tools that run there. *fields* are what settings put into each request that does not say
+        otherwise.
+        """
         self._dialect = dialect
+        self._hosted = hosted
+        self._fields = fields
         self._tool_key = f"pluggent_openai responses {dialect.tool_key}"
         self._conversation = Conversation(dialect, server, thinking=thinking)
 
@@ -57,18 +72,23 @@ class Writer:
             raise faults.unsendable(error) from error
 
     def _body(self, request: ModelRequest, *, stream: bool, only: frozenset[str] | None = None) -> Body:
-        said, dropped, unmarked = self._conversation.encode(request.messages)
-        body = b'{"model":%b,"input":[%b]' % (_encode(request.model), said)
+        said = self._conversation.encode(request.messages)
+        body = b'{"model":%b,"input":[%b]' % (_encode(request.model), said.items)
         tools = offered(request, self._dialect) if request.tools else ()
-        if tools:
-            encoded = b",".join([cast("bytes", tool.memo(self._tool_key, self._tool)) for tool in tools])
-            body = b'%b,"tools":[%b]' % (body, encoded)
-        rest = fields_of(request, tools, self._dialect, stream=stream)
+        declared = [cast("bytes", tool.memo(self._tool_key, self._tool)) for tool in tools]
+        declared += [_encode(tool) for tool in asked(request, self._hosted)]
+        if declared:
+            body = b'%b,"tools":[%b]' % (body, b",".join(declared))
+        rest = fields_of(request, tools, self._dialect, stream=stream, fields=self._fields)
         if only is not None:
             rest = {name: value for name, value in rest.items() if name in only}
         if not rest:
-            return Body(b"%b}" % body, _notes(dropped, unmarked))
-        return Body(b"%b,%b" % (body, _encode(rest)[1:]), _notes(dropped, unmarked))
+            return Body(b"%b}" % body, said.notes())
+        return Body(b"%b,%b" % (body, _encode(rest)[1:]), said.notes())
+
+    def before(self, request: ModelRequest) -> str:
+        """Return what identifies the messages of *request*, as this server is sent them."""
+        return self._conversation.before(request.messages)
 
     def _tool(self, spec: ToolSpec) -> bytes:
         given = {**_own(spec, _CHAT), **_own(spec, VENDOR)}
@@ -77,6 +97,9 @@ class Writer:
         if spec.description:
             described["description"] = spec.description
         if kind not in ("function", "custom"):
+            if not runs_here(str(kind), given):
+                problem = f"{kind!r} runs at the vendor: the setting server_tools has it"
+                raise UnsendableError(f"extra of tool '{spec.name}': {problem}")
             return _encode({"type": kind, **given})
         if kind == "custom" and self._dialect.custom_tools:
             if isinstance(format_ := given.get("format"), dict):
@@ -121,8 +144,3 @@ def _joined(described: Object, given: Object, spec: ToolSpec) -> Object:
     if taken := [name for name in given if name in described]:
         raise UnsendableError(f"extra of tool '{spec.name}': '{taken[0]}' is already set; leave it out")
     return described | given
-
-
-def _notes(dropped: int, unmarked: int) -> tuple[str, ...]:
-    why = "changed since, cut off, of another server, not encrypted, or replay_thinking = false"
-    return (*thinking_note(dropped, why), *unmarked_note(unmarked))

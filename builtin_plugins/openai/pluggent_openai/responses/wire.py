@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pluggent_hookspecs import ModelRequest, ModelResponse
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.responses.events import Events, read_reply
 from pluggent_openai.responses.request import Writer
+from pluggent_openai.server_tools import declared
+from pluggent_openai.settings import Server
 from pluggent_openai.wire import Body
 
 
@@ -16,9 +20,13 @@ class ResponsesWire:
 
     path = "/responses"
 
-    def __init__(self, dialect: Dialect, target: str, *, replay_thinking: bool) -> None:
+    def __init__(self, dialect: Dialect, target: str, server: Server) -> None:
         self._target = target
-        self._writer = Writer(dialect, target, thinking=replay_thinking)
+        fields: dict[str, Any] = {"store": True} if server.store else {}
+        if server.compaction:
+            fields["context_management"] = [{"type": "compaction", "compact_threshold": server.compaction}]
+        hosted = declared(server.server_tools)
+        self._writer = Writer(dialect, target, thinking=server.replay_thinking, hosted=hosted, fields=fields)
 
     def streams(self, request: ModelRequest) -> bool:
         """Whether the server can stream the reply to *request*."""
@@ -34,11 +42,11 @@ class ResponsesWire:
 
     def events(self, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> Events:
         """Return what reads a stream."""
-        return Events(request, self._target, faults, notes)
+        return Events(request, self._target, faults, notes, self._writer.before)
 
     def read(self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ModelResponse:
         """Return the reply in a whole answer."""
-        return read_reply(data, request, self._target, faults, notes)
+        return read_reply(data, request, self._target, faults, notes, self._writer.before)
 
     def read_refusal(
         self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]

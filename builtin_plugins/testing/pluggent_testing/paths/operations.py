@@ -87,6 +87,7 @@ TOOL_REFUSED = Operation(
     "result of a call that never ran",
     ("transform_tool_result", "decide_tool_result", "transform_output", "decide_output"),
 )
+TOOL_HOSTED = attrs.evolve(TOOL, name="call at the vendor, approved", executes="")
 TOOL_PENDING = Operation("tool call that waits", ("transform_tool_call", "decide_tool_call"))
 TOOL_RESUMED = attrs.evolve(TOOL, name="tool call, resumed", hooks=TOOL.hooks[1:])
 TOOL_CONFIRMED = Operation("tool call, decided again", ("decide_tool_call",))
@@ -147,7 +148,7 @@ class EntryPath:
     are functions instead of objects; ``durable``: its sessions have to be kept. ``cut`` and
     ``whole`` are how the model streams, ``failures`` how often the embedder fails at first.
     ``repeats`` are operations that it shares with another path, which tests them against what
-    refuses and changes them; on this one they have to fire.
+    refuses and changes them; on this one they have to fire. ``hosted`` are names of tools at the model's vendor.
     """
 
     name: str
@@ -167,6 +168,7 @@ class EntryPath:
     cut: int | None = None
     failures: int = 0
     whole: bool = False
+    hosted: tuple[str, ...] = ()
 
     def operations(self) -> Iterator[tuple[str, Operation]]:
         """Yield every operation of the path with its origin."""

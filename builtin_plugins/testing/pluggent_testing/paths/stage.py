@@ -22,7 +22,7 @@ from pluggent_hookspecs.markers import hookimpl
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
 from pluggent_hookspecs.models import Delta, ModelRequest, ModelResponse, Provider, deltas
 from pluggent_hookspecs.observations import Discarded, TextShown
-from pluggent_hookspecs.tools import ToolContext, ToolOutput, ToolSpec, UndoCall, tool
+from pluggent_hookspecs.tools import HostedTool, ToolContext, ToolOutput, ToolSpec, UndoCall, tool
 from pluggent_host.host import Host
 from pluggent_host.inspection import Chains
 from pluggent_host.sync import SyncHost
@@ -181,7 +181,8 @@ class Model(LaterModel):
     """A model of a path: it streams as the path says, as one batch, or broken off after some."""
 
     def __init__(self, log: Log, name: str, path: EntryPath) -> None:
-        super().__init__(*(path.replies if name == "paths" else path.other))
+        hosted = [HostedTool(f"{name}:hosted/{each}", ()) for each in path.hosted]
+        super().__init__(*(path.replies if name == "paths" else path.other), hosted=hosted)
         self.name = name
         self._log = log
         self._path = path

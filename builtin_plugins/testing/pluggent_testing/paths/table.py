@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
 from pluggent_hookspecs.embeddings import EmbeddingResponse, Vectors
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.tools import ToolOutput
@@ -42,6 +43,7 @@ from pluggent_testing.paths.operations import (
     TOOL_ANSWERED_AROUND,
     TOOL_CONFIRMED,
     TOOL_DRY,
+    TOOL_HOSTED,
     TOOL_PENDING,
     TOOL_REFUSED,
     TOOL_RESUMED,
@@ -103,6 +105,11 @@ TURNS = (
     EntryPath(
         "structured-output", (SAY,), {"api": (TURN, *ROUND, OUTPUT, *ROUND, OUTPUT)},
         ways.saying_once(output=SCHEMA), ("reply-1 has no form", '{"town": "reply-2"}'),
+    ),
+    EntryPath(
+        "hosted-call", (SAY,), {"api": (TURN, *ROUND, TOOL_HOSTED, *ROUND, OUTPUT)}, ways.saying_once(),
+        (attrs.evolve(calls("tool", "one"), hosted="mcp/wiki"), "reply-2 in words"), hosted=("mcp/wiki",),
+        settings={"effects": {"paths:hosted/mcp/wiki": ()}}, repeats=(TURN, *ROUND, TOOL_HOSTED, OUTPUT),
     ),
     EntryPath(
         "installed", (SAY, "Host.open"), {"api": CALL_TURN}, ways.saying_once(), ONE_CALL, installed="everything"

@@ -8,10 +8,11 @@ from typing import Any
 
 from converse_schema import broken_rules
 from pluggent_bedrock.request import encode_request
-from pluggent_bedrock.settings import Server
+from pluggent_bedrock.settings import Server, declared
 from pluggent_bedrock.stream import Events
 from pluggent_hookspecs import Delta, Message, ModelParameters, ModelRequest, ModelResponse, ProviderError, Reply
 from pluggent_provider_http.aws.event_stream import FrameFeed, frame
+from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.reply_reader import ReplyReader
 from pluggent_provider_http.server_errors import Faults
 
@@ -91,7 +92,9 @@ def sent(
     *messages: Message, model: str = SONNET, tools: Sequence[Any] = (), server: Server | None = None, **parameters: Any
 ) -> dict[str, Any]:
     """Return the body of a request, which keeps the vendor's rules."""
-    request = ModelRequest(model, messages, tuple(tools), ModelParameters(**parameters))
-    body: dict[str, Any] = json.loads(encode_request(request, server or Server(cache="off")).data)
+    server = server or Server(cache="off")
+    hosted = offered("bedrock", declared(server))
+    request = ModelRequest(model, messages, tuple(tools), ModelParameters(**parameters), hosted)
+    body: dict[str, Any] = json.loads(encode_request(request, server).data)
     assert broken_rules(body) == []
     return body

@@ -8,8 +8,9 @@ from typing import Any
 
 from pluggent_gemini.generate.request import Body, encode_request
 from pluggent_gemini.generate.stream import Events
-from pluggent_gemini.settings import Server
+from pluggent_gemini.settings import Server, declared
 from pluggent_hookspecs import Delta, Message, ModelParameters, ModelRequest, ModelResponse, ProviderError, Reply
+from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.reply_reader import ReplyReader
 from pluggent_provider_http.server_errors import Faults
 
@@ -90,8 +91,10 @@ def written(
     **parameters: Any,
 ) -> tuple[dict[str, Any], Body]:
     """Return the body of a request as JSON, and the Body."""
-    request = ModelRequest(model, messages, tuple(tools), ModelParameters(**parameters))
-    body = encode_request(request, server or Server(), target)
+    server = server or Server()
+    hosted = offered("gemini", declared(server))
+    request = ModelRequest(model, messages, tuple(tools), ModelParameters(**parameters), hosted)
+    body = encode_request(request, server, target)
     return json.loads(body.whole()), body
 
 

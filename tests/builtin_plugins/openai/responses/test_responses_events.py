@@ -76,7 +76,7 @@ def stream(*items: dict[str, Any], **more: Any) -> list[bytes]:
             (),
             (ToolCall("call_1", "shell", '{"input":"say \\"hi\\"\\n"}', {"openai_responses": {"type": "custom"}}),),
         ),
-        ([search(), HELLO], (VendorPart("openai_responses", search()), Text("Hello")), ()),
+        ([search(), HELLO], (VendorPart("openai_responses", search(), "web_search"), Text("Hello")), ()),
         ([{"type": "new_7f3a", "a": [1]}], (VendorPart("openai_responses", {"type": "new_7f3a", "a": [1]}),), ()),
         ([message({"type": "new_7f3a"})], (VendorPart("openai_responses", {"type": "new_7f3a"}),), ()),
         ([HELLO, call(), message(text("Bye"), id="msg_2")], (Text("HelloBye"),),
@@ -129,7 +129,7 @@ def test_items_that_are_made_side_by_side_keep_no_text_waiting_and_go_back_in_th
     deltas, _ = streamed(*stream[:6])
     reply = reply_of(*stream)
 
-    assert deltas == [PartDelta(VendorPart("openai_responses", second)), TextDelta("Hel")]
+    assert deltas == [PartDelta(VendorPart("openai_responses", second, "web_search")), TextDelta("Hel")]
     assert reply.message.text == "Hello"
     body, _ = sent([reply.message])
     assert [item["id"] for item in body["input"]] == ["ws_1", "ws_2", "msg_1"]

@@ -63,7 +63,6 @@ def plainly(item: dict[str, Any]) -> dict[str, Any]:
         [thought(), custom_call(words='say "hi"')],
         [thought(), search(), message(text("It rains.", annotations=[{"type": "url_citation", "url": "https://x"}]))],
         [message(text("I cannot"), {"type": "refusal", "refusal": "No."}, text(" really"))],
-        [{"type": "compaction", "id": "cmp_1", "encrypted_content": "packed"}],
     ],
     ids=lambda output: "+".join(item["type"] for item in output),
 )  # fmt: skip

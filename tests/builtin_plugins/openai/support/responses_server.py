@@ -6,11 +6,24 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pluggent_hookspecs import Delta, Message, ModelParameters, ModelRequest, ModelResponse, ProviderError, Reply
+from pluggent_hookspecs import (
+    Delta,
+    HostedTool,
+    Message,
+    ModelParameters,
+    ModelRequest,
+    ModelResponse,
+    ProviderError,
+    Reply,
+)
 from pluggent_openai.dialects import Dialect, dialect_for
 from pluggent_openai.responses.events import Events, read_reply
+from pluggent_openai.responses.parameters import NO_FIELDS
 from pluggent_openai.responses.request import Writer
+from pluggent_openai.server_tools import declared
+from pluggent_openai.settings import Server
 from pluggent_openai.wire import Body
+from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.reply_reader import ReplyReader
 from pluggent_provider_http.server_errors import Faults
 
@@ -104,8 +117,14 @@ def failure_of(*events: bytes) -> ProviderError:
     return failure
 
 
-def whole(*output: Mapping[str, Any], **more: Any) -> ModelResponse:
-    return read_reply(json.dumps(answer(*output, **more)).encode(), ASKED, SERVER, FAULTS)
+def whole(*output: Mapping[str, Any], asked: ModelRequest = ASKED, **more: Any) -> ModelResponse:
+    before = Writer(dialect_for(SERVER), SERVER, thinking=True).before
+    return read_reply(json.dumps(answer(*output, **more)).encode(), asked, SERVER, FAULTS, before=before)
+
+
+def whole_of(body: Mapping[str, Any]) -> ModelResponse:
+    """Return the reply in a whole answer, as a server gave it."""
+    return read_reply(json.dumps(body).encode(), ASKED, SERVER, FAULTS)
 
 
 def sent(
@@ -115,9 +134,15 @@ def sent(
     thinking: bool = True,
     dialect: Dialect | None = None,
     tools: Sequence[Any] = (),
+    server_tools: Sequence[Mapping[str, Any]] = (),
+    hosted: Sequence[HostedTool] | None = None,
+    fields: Mapping[str, Any] = NO_FIELDS,
     **parameters: Any,
 ) -> tuple[dict[str, Any], Body]:
-    """Return the body of a request as JSON, and the Body."""
-    request = ModelRequest("m", tuple(messages), tuple(tools), ModelParameters(**parameters))
-    body = Writer(dialect or dialect_for(SERVER), server, thinking=thinking).encode(request, FAULTS, stream=False)
+    """Return the body of a request as JSON, and the Body; *hosted* None asks for all of the *server_tools*."""
+    known = declared(Server(base_url=SERVER, server_tools=server_tools).server_tools)
+    may = offered("openai", known) if hosted is None else hosted
+    request = ModelRequest("m", tuple(messages), tuple(tools), ModelParameters(**parameters), may)
+    writer = Writer(dialect or dialect_for(SERVER), server, thinking=thinking, hosted=known, fields=fields)
+    body = writer.encode(request, FAULTS, stream=False)
     return json.loads(body.data), body

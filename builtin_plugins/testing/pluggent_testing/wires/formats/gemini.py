@@ -68,7 +68,9 @@ class GeminiWire(Wire):
         "generationConfig",
         "cachedContent",
     )
-    vendor_part = VendorPart("gemini", {"executableCode": {"language": "PYTHON", "code": "print(0x7f3a)"}})
+    vendor_part = VendorPart(
+        "gemini", {"executableCode": {"language": "PYTHON", "code": "print(0x7f3a)"}}, "codeExecution"
+    )
     idle_events = (b": keep-alive\n\n", b'data: {"usageMetadata": {"new7f3a": 1}, "new7f3a": {"a": 1}}\n\n')
     arguments_are_objects = True
     dates_models = False

@@ -44,6 +44,7 @@ class InteractionsWire(GeminiWire):
     vendor_part = VendorPart(
         "gemini_interactions",
         {"type": "google_search_call", "id": "gs_1", "arguments": {"queries": ["7f3a"]}, "signature": "c2lnbmVk"},
+        "google_search",
     )
     idle_events = (
         b": keep-alive\n\n",

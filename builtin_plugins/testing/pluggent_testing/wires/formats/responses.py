@@ -63,6 +63,7 @@ class ResponsesWire(OpenAIWire):
     vendor_part = VendorPart(
         "openai_responses",
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "7f3a"}},
+        "web_search",
     )
     idle_events = (
         b": keep-alive\n\n",
@@ -180,6 +181,10 @@ def _message(id: str, said: list[Part], reply: ModelResponse) -> dict[str, Json]
 
 
 def _call(id: str, call: ToolCall) -> dict[str, Json]:
+    if call.hosted:
+        label = call.hosted.removeprefix("mcp/")
+        said: dict[str, Json] = {"id": call.id, "server_label": label, "name": call.name, "arguments": call.arguments}
+        return {"type": "mcp_approval_request", **said}
     return {
         "id": id,
         "type": "function_call",
