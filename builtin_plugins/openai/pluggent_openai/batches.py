@@ -255,7 +255,8 @@ def _state(batch: Object, faults: Faults) -> BatchState:
     counts = as_fields(batch.get("request_counts"))
     status = as_text(batch.get("status"))
     problems = as_fields(batch.get("errors")).get("data")
-    said = [as_text(as_fields(each).get("message")) for each in problems] if isinstance(problems, list) else []
+    found = as_list(problems, "errors") if isinstance(problems, list) else []
+    said = [as_text(as_fields(each).get("message")) for each in found]
     total, done, failures = (as_count(counts.get(name)) or 0 for name in ("total", "completed", "failed"))
     return BatchState(
         faults.shown(status), status in _ENDED, total, done, failures, faults.shown("; ".join(filter(None, said[:5])))
