@@ -228,8 +228,9 @@ class Usage(Value):
 
     ``input`` includes ``cached`` (read from the vendor's cache), ``cache_write`` (stored in
     it) and ``input_audio``; ``output`` includes ``reasoning`` and ``audio``. ``cost_usd`` is
-    filled from known prices, never by guessing. ``estimated`` says that some of it was
-    estimated by the host, because a stream broke before the vendor reported it.
+    filled from known prices, never by guessing. ``hosted_usd`` is what tools at the vendor cost
+    beside the tokens, by the operator's prices for a call; ``cost_usd`` includes it. ``estimated``
+    says that some of it was estimated by the host, because a stream broke before the vendor reported it.
 
     >>> (Usage(input=3) + Usage(input=4, output=5)).total
     12
@@ -244,6 +245,7 @@ class Usage(Value):
     estimated: bool = False
     cache_write: int | None = None
     input_audio: int | None = None
+    hosted_usd: float | None = None
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -252,10 +254,11 @@ class Usage(Value):
             _sum(self.cached, other.cached),
             _sum(self.reasoning, other.reasoning),
             _sum(self.audio, other.audio),
-            None if self.cost_usd is None and other.cost_usd is None else (self.cost_usd or 0) + (other.cost_usd or 0),
+            _sum(self.cost_usd, other.cost_usd),
             self.estimated or other.estimated,
             _sum(self.cache_write, other.cache_write),
             _sum(self.input_audio, other.input_audio),
+            _sum(self.hosted_usd, other.hosted_usd),
         )
 
     @property
@@ -264,7 +267,10 @@ class Usage(Value):
         return (self.input or 0) + (self.output or 0)
 
 
-def _sum(a: int | None, b: int | None) -> int | None:
+N = TypeVar("N", int, float)
+
+
+def _sum(a: N | None, b: N | None) -> N | None:
     if a is None:
         return b
     return a if b is None else a + b

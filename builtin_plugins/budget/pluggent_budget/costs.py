@@ -62,6 +62,7 @@ def spent(event: SettleEvent, estimate: Estimate, settings: BudgetSettings) -> A
         nanos = bounded(usage.cost_usd * NANO)
     else:
         nanos = 0 if estimate.price is None else estimate.price.nanos_of(given, made, usage)
+        nanos += _hosted(usage)
     tokens = given + made
     return Amount(min(MOST, tokens), nanos, 0, 1, wall_ms)
 
@@ -75,10 +76,18 @@ def price_of(event: SettleEvent, estimate: Estimate) -> Usage | None:
     >>> price = Price(match=("a/b",), input=1.0, output=2.0)
     >>> price_of(SettleEvent(made, 1, Usage(500_000, 250_000)), Estimate(Amount(), price=price)).cost_usd
     1.0
+    >>> searched = Usage(500_000, 250_000, hosted_usd=0.5)
+    >>> price_of(SettleEvent(made, 1, searched), Estimate(Amount(), price=price)).cost_usd
+    1.5
     """
     usage = event.usage
     if event.reserved.operation == _EMBEDDING and usage.output is None:
         usage = attrs.evolve(usage, output=0)
     if estimate.price is None or usage.cost_usd is not None or usage.input is None or usage.output is None:
         return None
-    return Usage(cost_usd=estimate.price.nanos(usage) / NANO)
+    return Usage(cost_usd=(estimate.price.nanos(usage) + _hosted(usage)) / NANO)
+
+
+def _hosted(usage: Usage) -> int:
+    """Return what tools at the vendor cost, in billionths of a dollar."""
+    return bounded((usage.hosted_usd or 0) * NANO)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -11,6 +12,8 @@ from pluggent_hookspecs import Secret
 from pluggent_provider_http.hosted_tools import Declared
 
 MCP = "mcp"
+PRICE = "price_usd"
+"""What one call costs in dollars: a setting of ours, which is not sent."""
 _OURS = frozenset({"apply_patch", "computer", "computer_use_preview", "custom", "function", "local_shell", "namespace"})
 """Kinds of tools that run here."""
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -42,6 +45,9 @@ def check_tools(_: object, attribute: Any, tools: tuple[Mapping[str, Any], ...])
             raise ValueError(f"{attribute.name}: {kind!r} runs here, not at the vendor: a plugin or the code offers it")
         if kind == MCP:
             _check_server(attribute.name, tool)
+        price = tool.get(PRICE, 0)
+        if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < math.inf:
+            raise ValueError(f"{attribute.name}: {PRICE} of {kind}: expected the dollars of one call, got {price!r}")
     names = [_name(tool) for tool in tools]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"{attribute.name}: there are two called {twice[0]!r}")
@@ -75,7 +81,13 @@ def declared(tools: Iterable[Mapping[str, Any]]) -> tuple[Declared, ...]:
 
 
 def _declaration(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**tool, "require_approval": _ALWAYS} if tool["type"] == MCP else tool
+    sent = {name: value for name, value in tool.items() if name != PRICE}
+    return {**sent, "require_approval": _ALWAYS} if tool["type"] == MCP else sent
+
+
+def prices(tools: Iterable[Mapping[str, Any]]) -> Mapping[str, float]:
+    """Return the dollars of one call by the names of those of *tools* that have a price."""
+    return {_name(tool): tool[PRICE] for tool in tools if PRICE in tool}
 
 
 _ENDS = ("_call", "_call_output", "_output")

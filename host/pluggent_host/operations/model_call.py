@@ -528,7 +528,9 @@ def impossible_usage(usage: Usage) -> str:
         count: object = getattr(usage, name)
         if count is not None and (type(count) is not int or count < 0):
             return f"{name}={count!r}"
-    cost: Any = usage.cost_usd
-    if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < math.inf):
-        return f"cost_usd={cost!r}"
+    for name in ("cost_usd", "hosted_usd"):
+        cost: Any = getattr(usage, name)
+        known = cost is None or (isinstance(cost, int | float) and not isinstance(cost, bool))
+        if not known or (cost is not None and not 0 <= cost < math.inf):
+            return f"{name}={cost!r}"
     return ""

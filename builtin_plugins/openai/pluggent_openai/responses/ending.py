@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+import attrs
 from pluggent_hookspecs import Finished, FinishReason, Json, ReplyMeta, Usage
 from pluggent_provider_http.payload import MalformedError, Object, as_object, as_text
 from pluggent_provider_http.server_errors import Faults
@@ -47,6 +48,8 @@ def check_end(answer: Object, faults: Faults) -> None:
 def finished(answer: Object, items: Items, notes: tuple[str, ...]) -> Finished:
     """Return the end of the reply that *items* make, as *answer*, a response object, tells it."""
     usage, counters = _usage(answer.get("usage"))
+    if (hosted := items.hosted_usd()) is not None:
+        usage = attrs.evolve(usage, hosted_usd=hosted)
     reason, said = _reason(answer, calls=items.calls)
     extra: dict[str, Json] = {
         name: value

@@ -5,7 +5,7 @@ What an event of an unknown type says is in the whole item that follows it, so i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -25,7 +25,7 @@ from pluggent_provider_http.payload import MalformedError, Object, as_count, as_
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.responses.ending import UNFINISHED, check_end, finished, response_of, usage_of
-from pluggent_openai.responses.items import Items, untold
+from pluggent_openai.responses.items import NOTHING_KNOWN, Items, Known
 
 _PIECES = {
     "response.output_text.delta": ("message", "text", "content_index"),
@@ -84,7 +84,7 @@ _decode_piece = msgspec.json.Decoder(_Piece).decode
 class Events:
     """The events of one reply: what they add up to, and whether they came to their end.
 
-    ``notes`` are for the meta of the reply; *server* is who answers; *before* identifies what a request said.
+    ``notes`` are for the meta of the reply; *server* is who answers; *known* is what is known of it.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class Events:
         server: str,
         faults: Faults,
         notes: tuple[str, ...] = (),
-        before: Callable[[ModelRequest], str] = untold,
+        known: Known = NOTHING_KNOWN,
     ) -> None:
         self.done = False
         self.ended = False
         """Whether the server has said how the reply ended: well, cut off, failed or cancelled."""
-        self._items = Items(request, server, before)
+        self._items = Items(request, server, known)
         self._faults = faults
         self._notes = notes
         self._response: Object = {}
@@ -248,12 +248,12 @@ def read_reply(
     server: str,
     faults: Faults,
     notes: tuple[str, ...] = (),
-    before: Callable[[ModelRequest], str] = untold,
+    known: Known = NOTHING_KNOWN,
 ) -> ModelResponse:
     """Return the reply in *data*. Raises ProviderError: the error it holds, or ``protocol``."""
     batch, reply = Batch(), Reply()
     try:
-        Events(request, server, faults, notes, before).take_whole(data, batch)
+        Events(request, server, faults, notes, known).take_whole(data, batch)
     except MalformedError as error:
         shown = faults.shown(data) or "(empty)"
         raise faults.protocol(f"answered with what is not a response: {error}: {shown}") from error

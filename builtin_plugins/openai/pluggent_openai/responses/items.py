@@ -47,9 +47,23 @@ _CUSTOM = "custom_tool_call"
 _PARTS = {"text": "output_text", "refusal": "refusal", "summary": "summary_text", "content": "reasoning_text"}
 
 
-def untold(_: ModelRequest) -> str:
-    """Return that what a request said is not known."""
+def _untold(_: ModelRequest) -> str:
     return ""
+
+
+@attrs.frozen
+class Known:
+    """What is known of a server beside its answer.
+
+    ``before`` returns what identifies what a request said, empty if that is not known. ``prices`` are the dollars
+    of one call by the names of tools at the vendor.
+    """
+
+    before: Callable[[ModelRequest], str] = _untold
+    prices: Mapping[str, float] = attrs.field(factory=dict[str, float])
+
+
+NOTHING_KNOWN = Known()
 
 
 Slot: TypeAlias = tuple[str, int]
@@ -93,14 +107,14 @@ class _Item:
 class Items:
     """The items of one reply. Methods raise MalformedError for what does not add up."""
 
-    def __init__(self, request: ModelRequest, server: str, before: Callable[[ModelRequest], str] = untold) -> None:
+    def __init__(self, request: ModelRequest, server: str, known: Known = NOTHING_KNOWN) -> None:
         self.logprobs: list[Any] = []
         self.unproven = False
         """Whether an item had no whole of its own at the end, only its pieces."""
         self._ids = CallIds(request)
         self._request = request
         self._server = server
-        self._before = before
+        self._known = known
         self._items: dict[int, _Item] = {}
         self._live: _Item | None = None
         self._slot: Slot | None = None
@@ -171,13 +185,19 @@ class Items:
             return {}
         own = described(self._done, self._calls, self._server)
         if any(item["type"] == COMPACTION for item in self._done.values()):
-            own[BEFORE] = self._before(self._request)
+            own[BEFORE] = self._known.before(self._request)
         return {VENDOR: own}
 
     def hosted(self) -> Mapping[str, int]:
         """Return how often each tool of the vendor ran."""
         ran = [hosted_by(item) for item in self._done.values() if item["type"].endswith("_call")]
         return Counter(name for name in ran if name)
+
+    def hosted_usd(self) -> float | None:
+        """Return what the tools of the vendor cost; None if there is no price for what ran."""
+        prices = self._known.prices
+        paid = [prices[name] * times for name, times in self.hosted().items() if name in prices]
+        return sum(paid) if paid else None
 
     # ---- one after another ---------------------------------------------------------------
 

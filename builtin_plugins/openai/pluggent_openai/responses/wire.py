@@ -9,8 +9,9 @@ from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.responses.events import Events, read_reply
+from pluggent_openai.responses.items import Known
 from pluggent_openai.responses.request import Writer
-from pluggent_openai.server_tools import declared
+from pluggent_openai.server_tools import declared, prices
 from pluggent_openai.settings import Server
 from pluggent_openai.wire import Body
 
@@ -27,6 +28,7 @@ class ResponsesWire:
             fields["context_management"] = [{"type": "compaction", "compact_threshold": server.compaction}]
         hosted = declared(server.server_tools)
         self._writer = Writer(dialect, target, thinking=server.replay_thinking, hosted=hosted, fields=fields)
+        self._known = Known(self._writer.before, prices(server.server_tools))
 
     def streams(self, request: ModelRequest) -> bool:
         """Whether the server can stream the reply to *request*."""
@@ -42,11 +44,11 @@ class ResponsesWire:
 
     def events(self, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> Events:
         """Return what reads a stream."""
-        return Events(request, self._target, faults, notes, self._writer.before)
+        return Events(request, self._target, faults, notes, self._known)
 
     def read(self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ModelResponse:
         """Return the reply in a whole answer."""
-        return read_reply(data, request, self._target, faults, notes, self._writer.before)
+        return read_reply(data, request, self._target, faults, notes, self._known)
 
     def read_refusal(
         self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]

@@ -15,8 +15,10 @@ from pluggent_hookspecs import (
     Text,
     ToolCall,
     ToolSpec,
+    Usage,
     VendorPart,
 )
+from pluggent_openai.server_tools import prices
 from pluggent_openai.settings import Server
 from responses_server import (
     CREATED,
@@ -95,6 +97,7 @@ def test_tools_that_the_vendor_describes_and_that_run_here_are_declared_as_they_
         ([{"type": "mcp", "server_url": "https://x"}], "server_label"),
         ([{"type": "mcp", "server_label": "a b", "server_url": "https://x"}], "server_label"),
         ([{"type": "mcp", "server_label": "wiki"}], "server_url or a connector_id"),
+        ([{**SEARCH, "price_usd": -1}], "price_usd"),
         ([{**WIKI, "require_approval": "never"}], "leave out require_approval"),
         ([{**WIKI, "authorization": "s3cret-7f3a"}], "never as itself"),
     ],
@@ -153,6 +156,17 @@ def test_the_vendors_items_do_not_go_to_another_server_nor_without_the_thinking_
         assert [item.get("content") for item in body["input"]] == ["hi", said.text]
         assert "thinking of one earlier reply" in made.notes[0]
         assert "items of the vendor in one earlier reply" in made.notes[1]
+
+
+def test_a_call_that_has_a_price_is_in_the_usage():
+    tools = Server(base_url=SERVER, server_tools=[{**SEARCH, "price_usd": 0.01}, WIKI]).server_tools
+
+    usage = whole(search(), search("ws_2"), RAN, HELLO, prices=prices(tools), usage={"input_tokens": 3}).usage
+
+    assert usage == Usage(input=3, hosted_usd=0.02)
+    assert (usage + usage).hosted_usd == 0.04
+    assert whole(HELLO, prices=prices(tools)).usage == Usage()
+    assert "price_usd" not in sent([USER], server_tools=[{**SEARCH, "price_usd": 0.01}])[0]["tools"][0]
 
 
 # ---- calls that need an approval -------------------------------------------------------------

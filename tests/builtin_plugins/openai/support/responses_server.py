@@ -18,6 +18,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_openai.dialects import Dialect, dialect_for
 from pluggent_openai.responses.events import Events, read_reply
+from pluggent_openai.responses.items import Known
 from pluggent_openai.responses.parameters import NO_FIELDS
 from pluggent_openai.responses.request import Writer
 from pluggent_openai.server_tools import declared
@@ -117,9 +118,11 @@ def failure_of(*events: bytes) -> ProviderError:
     return failure
 
 
-def whole(*output: Mapping[str, Any], asked: ModelRequest = ASKED, **more: Any) -> ModelResponse:
-    before = Writer(dialect_for(SERVER), SERVER, thinking=True).before
-    return read_reply(json.dumps(answer(*output, **more)).encode(), asked, SERVER, FAULTS, before=before)
+def whole(
+    *output: Mapping[str, Any], asked: ModelRequest = ASKED, prices: Mapping[str, float] | None = None, **more: Any
+) -> ModelResponse:
+    known = Known(Writer(dialect_for(SERVER), SERVER, thinking=True).before, prices or {})
+    return read_reply(json.dumps(answer(*output, **more)).encode(), asked, SERVER, FAULTS, known=known)
 
 
 def whole_of(body: Mapping[str, Any]) -> ModelResponse:
