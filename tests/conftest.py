@@ -24,6 +24,7 @@ import quick
 from cli_support import Cli
 from fork_server import children, close_server, forked
 from hypothesis import HealthCheck, settings
+from shared_run import SharedRun
 
 # How fast a machine is says nothing of what is tested.
 settings.register_profile(
@@ -162,8 +163,9 @@ def unused(home: Path) -> bool:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Offer the quick run."""
+    """Offer the quick run, and the run of several processes."""
     parser.addoption("--quick", action="store_true", help="a part of the tests, for every day: tests/support/quick.py")
+    parser.addoption("--share", metavar="FOLDER", type=Path, help="run the parts that no other process takes: run.py")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -175,6 +177,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start the rules that hold for the whole run."""
     config.pluginmanager.register(Isolation(), "pluggent-isolation")
     config.pluginmanager.register(Watch(), "pluggent-watch")
+    if share := config.getoption("share"):
+        config.pluginmanager.register(SharedRun(share), "pluggent-shared-run")
     keep_on_this_machine()
 
 

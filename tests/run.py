@@ -2,6 +2,7 @@
 
     python3 tests/run.py [arguments of pytest]
     python3 tests/run.py --quick                a part for every day, on two cores
+    python3 tests/run.py --processes 2 […]      in two processes, which share the work: tests/support/shared_run.py
     python3 tests/run.py --environment          prepare it and print its interpreter
 
 Makes a virtual environment for this checkout and this Python in a cache outside the checkout
@@ -21,9 +22,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "tests" / "constraints.txt"
@@ -49,11 +51,37 @@ def main(arguments: list[str]) -> int:
         return 0
     if arguments == ["--quick"]:
         arguments = ["--quick", "-q", "-n", "2"]
+    processes = 1
+    if arguments[:1] == ["--processes"]:
+        processes, arguments = int(arguments[1]), arguments[2:]
     with temporary_folder() as folder:
         in_memory = {"TMPDIR": str(folder), "PLUGGENT_TEST_DISK": tempfile.gettempdir()} if folder else {}
         # -P: the folders of the checkout are no packages
-        command = [python, "-P", "-m", "pytest", *arguments]
-        return subprocess.run(command, cwd=ROOT, env={**os.environ, **in_memory}, check=False).returncode
+        command = [str(python), "-P", "-m", "pytest", *arguments]
+        environ = {**os.environ, **in_memory}
+        if processes == 1:
+            return subprocess.run(command, cwd=ROOT, env=environ, check=False).returncode
+        return run_together(command, environ, processes)
+
+
+def run_together(command: list[str], environ: Mapping[str, str], processes: int) -> int:
+    """Run *command* in processes that share the tests; show what the first one says, then the others."""
+    with tempfile.TemporaryDirectory(prefix="pluggent-share-") as folder, ExitStack() as stack:
+        shared = [*command, "-p", "no:cacheprovider", "-o", "console_output_style=classic", f"--share={folder}"]
+        started: list[tuple[subprocess.Popen[bytes], IO[bytes] | None]] = []
+        for number in range(processes):
+            said = stack.enter_context(tempfile.TemporaryFile()) if number else None
+            error = subprocess.STDOUT if number else None
+            started.append((subprocess.Popen(shared, cwd=ROOT, env=environ, stdout=said, stderr=error), said))
+        codes: list[int] = []
+        for process, said in started:
+            codes.append(process.wait())
+            if said is not None:
+                said.seek(0)
+                shutil.copyfileobj(said, sys.stdout.buffer)
+                sys.stdout.flush()
+        # 5: a process found nothing left to run
+        return 5 if set(codes) == {5} else max(code if code != 5 else 0 for code in map(abs, codes))
 
 
 @contextmanager

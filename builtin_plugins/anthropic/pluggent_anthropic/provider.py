@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from pluggent_hookspecs import HostedTool, ModelInfo, ModelParameters, ModelRequest, ProviderErrorKind
+from pluggent_hookspecs import (
+    BatchResult,
+    BatchState,
+    BatchTicket,
+    HostedTool,
+    ModelInfo,
+    ModelParameters,
+    ModelRequest,
+    ProviderErrorKind,
+)
 from pluggent_provider_http.access import Access, identity_of
 from pluggent_provider_http.endpoint import target_of
 from pluggent_provider_http.hosted_tools import offered
@@ -23,6 +32,10 @@ from pluggent_anthropic.stream import Events
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
+    from pluggent_provider_http.client import Client
+
+    # and so does what few requests are
+    from pluggent_anthropic.batches import MessageBatches
 
 _COUNTER = "count-tokens"
 """What counts tokens at Vertex AI stands in the place of a model."""
@@ -44,6 +57,8 @@ class Messages(HttpProvider[Server]):
     ) -> None:
         access = Access(name, server, target_of(server.base_url), identity_of(server, server.auth))
         super().__init__(name, server, client, transport, access=access)
+        self._batches: MessageBatches | None = None
+        self._patient: Client | None = None
 
     async def list_models(self) -> Sequence[ModelInfo]:
         """Return the models that can be asked for now. Raises ProviderError; Vertex AI lists none."""
@@ -72,6 +87,49 @@ class Messages(HttpProvider[Server]):
         async with self.http().post(path, body.data, headers, faults, request.parameters.timeouts) as answer:
             await self.check(answer)
             return read_count(await answer.read(), faults)
+
+    async def submit_batch(self, requests: Mapping[str, ModelRequest], key: str) -> BatchTicket:
+        """Send a batch; see the contract's Batches. Vertex AI takes none."""
+        return await self._desk().submit(requests, key)
+
+    async def find_batch(self, key: str, requests: Mapping[str, ModelRequest], since_s: float) -> BatchTicket | None:
+        """Return the batch of *requests*; see the contract's Batches. One that runs cannot be told from others."""
+        return await self._desk().find(key, requests, since_s)
+
+    async def batch_state(self, ticket: BatchTicket) -> BatchState:
+        """Return how far a batch is; see the contract's Batches."""
+        return await self._desk().state(ticket)
+
+    def batch_results(
+        self, ticket: BatchTicket, requests: Mapping[str, ModelRequest]
+    ) -> AsyncGenerator[Sequence[BatchResult]]:
+        """Yield the results of a batch; see the contract's Batches."""
+        return self._desk().results(ticket, requests)
+
+    async def cancel_batch(self, ticket: BatchTicket) -> None:
+        """End a batch; see the contract's Batches."""
+        await self._desk().cancel(ticket)
+
+    async def close(self) -> None:
+        """Close the connections that were opened in this event loop."""
+        if self._patient is not None:
+            await self._patient.close()
+        await super().close()
+
+    def _desk(self) -> MessageBatches:
+        if self.server.at_vertex:
+            problem = "Vertex AI takes batches of Anthropic's models from its storage alone; ask one by one"
+            raise Faults(self.name, self.target).error(ProviderErrorKind.BAD_REQUEST, problem)
+        if self._batches is None:
+            # Here and not above: most requests are sent one by one.
+            from pluggent_anthropic.batches import MOST_RESULT_BYTES, MessageBatches
+
+            self._patient = self.http_for(max_response_bytes=MOST_RESULT_BYTES)
+            path = f"{self._version()}/messages/batches"
+            self._batches = MessageBatches(
+                self.name, self.target, self.server, path, self.access, self._patient, self._headers
+            )
+        return self._batches
 
     def hosted_tools(self, model: str) -> Sequence[HostedTool]:
         """Return the tools of the setting ``server_tools``."""

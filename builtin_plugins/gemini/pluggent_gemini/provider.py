@@ -6,6 +6,7 @@ from abc import ABC
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import attrs
 from pluggent_hookspecs import HostedTool, ModelInfo, ModelRequest
 from pluggent_provider_http.endpoint import target_of
 from pluggent_provider_http.hosted_tools import offered
@@ -27,7 +28,8 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
 class GeminiProvider(HttpProvider[Server], ABC):
     """A server that lists models and counts tokens (ListsModels, CountsTokens).
 
-    Tokens are counted of the conversation as generateContent is sent it: the Interactions API has no count of its own.
+    Tokens are counted of the conversation as generateContent is sent it: the Interactions API has no count of its own,
+    and tools of the vendor that the other may not know.
     """
 
     def __init__(
@@ -58,7 +60,8 @@ class GeminiProvider(HttpProvider[Server], ABC):
         """Return the tokens of *request*, as the vendor counts them. Raises ProviderError."""
         await self.prepare()
         try:
-            body = encode_count(request, self.server, self.target, self.place.resource(request.model))
+            counted = self.server if self.server.api == "generate" else attrs.evolve(self.server, server_tools=())
+            body = encode_count(request, counted, self.target, self.place.resource(request.model))
             path = self.place.path(request.model, "countTokens")
         except UNSENDABLE as error:
             raise Faults(self.name, self.target).unsendable(error) from error

@@ -14,15 +14,18 @@ from urllib.parse import quote
 
 import msgspec
 from pluggent_hookspecs import BatchResult, BatchState, BatchTicket, ModelParameters, ModelRequest, ProviderError
-from pluggent_provider_http.batch_results import failed, missing, read_lines
+from pluggent_provider_http.access import Access
+from pluggent_provider_http.batch_results import MOST_BYTES as MOST_RESULT_BYTES, failed, missing, read_lines
 from pluggent_provider_http.client import Client, was_refused
 from pluggent_provider_http.payload import MalformedError, Object, as_count, as_fields, as_list, as_text, decode_whole
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.wire import Wire
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # as the client, which is handed over
     from pluggent_provider_http.client import Answer
+
+__all__ = ["MOST_RESULT_BYTES", "OpenAIBatches"]
 
 MOST_REQUESTS = 50_000
 MOST_BYTES = 200_000_000
@@ -63,7 +66,8 @@ _read_line = msgspec.json.Decoder(_Line).decode
 class OpenAIBatches:
     """The batches of one server. Methods are those of the contract's Batches."""
 
-    def __init__(self, name: str, target: str, wire_of: WireOf, http: Client, headers: Headers) -> None:
+    def __init__(self, access: Access, name: str, target: str, wire_of: WireOf, http: Client, headers: Headers) -> None:
+        self._access = access
         self._name = name
         self._target = target
         self._wire_of = wire_of
@@ -72,7 +76,7 @@ class OpenAIBatches:
 
     async def submit(self, requests: Mapping[str, ModelRequest], key: str) -> BatchTicket:
         """Upload *requests* and make a batch of them."""
-        headers, faults = self._headers("", "/batches", None)
+        headers, faults = await self._asked_with("/batches")
         if len(requests) > MOST_REQUESTS:
             raise faults.unsendable(
                 ValueError(f"{len(requests):,} requests are more than the {MOST_REQUESTS:,} of a batch")
@@ -82,7 +86,7 @@ class OpenAIBatches:
         made = {"input_file_id": file, "endpoint": endpoint, "completion_window": "24h", "metadata": {KEY: key}}
         try:
             async with self._http.post("/batches", _encode(made), headers, faults) as answer:
-                await answer.check()
+                await self._access.check(answer)
                 batch = await _object(answer, faults)
         except ProviderError as error:
             if was_refused(error):
@@ -96,11 +100,11 @@ class OpenAIBatches:
 
     async def find(self, key: str, since_s: float) -> BatchTicket | None:
         """Return the batch with *key* in its metadata."""
-        headers, faults = self._headers("", "/batches", None)
+        headers, faults = await self._asked_with("/batches")
         query = {"limit": str(PAGE)}
         for _ in range(MOST_PAGES):
             async with self._http.get("/batches", headers, faults, query) as answer:
-                await answer.check()
+                await self._access.check(answer)
                 page = await _object(answer, faults)
             batches = [as_fields(each) for each in _list(page.get("data"), faults)]
             for batch in batches:
@@ -130,7 +134,7 @@ class OpenAIBatches:
             if not (file := as_text(batch.get(field))):
                 continue
             path = f"/files/{quote(file, safe='')}/content"
-            headers, faults = self._headers("", path, None)
+            headers, faults = await self._asked_with(path)
 
             def read(line: bytes, faults: Faults = faults) -> BatchResult | None:
                 result = self._result(line, requests, faults, notes)
@@ -140,7 +144,7 @@ class OpenAIBatches:
                 return result
 
             async with self._http.get(path, headers, faults) as answer:
-                await _known(answer, ticket, faults)
+                await _known(answer, ticket, faults, self._access)
                 async for page in read_lines(answer, read, faults):
                     yield page
         if state.ended and left:
@@ -150,13 +154,17 @@ class OpenAIBatches:
     async def cancel(self, ticket: BatchTicket) -> None:
         """End the batch."""
         path = f"/batches/{quote(ticket.id, safe='')}/cancel"
-        headers, faults = self._headers("", path, None)
+        headers, faults = await self._asked_with(path)
         async with self._http.post(path, b"{}", headers, faults) as answer:
             if answer.status not in _OVER:
-                await answer.check()
+                await self._access.check(answer)
             await answer.drain()
 
     # ---- parts ---------------------------------------------------------------------------
+
+    async def _asked_with(self, path: str) -> tuple[dict[str, str], Faults]:
+        await self._access.prepare()
+        return self._headers("", path, None)
 
     def _lines(self, requests: Mapping[str, ModelRequest], faults: Faults) -> tuple[str, tuple[str, ...], bytes]:
         """Return the endpoint, notes, and the file of *requests*. Raises ProviderError; runs in a thread."""
@@ -197,7 +205,7 @@ class OpenAIBatches:
         body = head.encode() + lines + f"\r\n--{boundary}--\r\n".encode()
         typed = {**headers, "content-type": f"multipart/form-data; boundary={boundary}"}
         async with self._http.post("/files", body, typed, faults) as answer:
-            await answer.check()
+            await self._access.check(answer)
             file = await _object(answer, faults)
         if not (id := as_text(file.get("id"))):
             raise faults.protocol(f"answered with what is not a file: {faults.shown(_encode(file))}")
@@ -205,9 +213,9 @@ class OpenAIBatches:
 
     async def _batch(self, ticket: BatchTicket) -> tuple[Object, Faults]:
         path = f"/batches/{quote(ticket.id, safe='')}"
-        headers, faults = self._headers("", path, None)
+        headers, faults = await self._asked_with(path)
         async with self._http.get(path, headers, faults) as answer:
-            await _known(answer, ticket, faults)
+            await _known(answer, ticket, faults, self._access)
             return await _object(answer, faults), faults
 
     def _result(
@@ -254,12 +262,12 @@ def _state(batch: Object, faults: Faults) -> BatchState:
     )
 
 
-async def _known(answer: Answer, ticket: BatchTicket, faults: Faults) -> None:
+async def _known(answer: Answer, ticket: BatchTicket, faults: Faults, access: Access) -> None:
     if answer.status == 404:  # noqa: PLR2004
         await answer.read_some()
         problem = f"does not know the batch {faults.shown(ticket.id)}, or does not keep its results any more"
         raise faults.gone(f"{problem}: submit it again")
-    await answer.check()
+    await access.check(answer)
 
 
 async def _object(answer: Answer, faults: Faults) -> Object:

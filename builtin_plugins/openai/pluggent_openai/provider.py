@@ -177,19 +177,17 @@ class OpenAIProvider(HttpProvider[Server]):
 
             wire = cast("ResponsesWire", self._wire_of("responses"))
             self._background = Background(
-                self.name, self.target, self.server, wire, self.http(), self._below, self._headers, self.access
+                self.access, self.name, self.target, self.server, wire, self.http(), self._below, self._headers
             )
         return self._background
 
     def _desk(self) -> OpenAIBatches:
         if self._batches is None:
             # Here and not above: most requests are sent one by one.
-            from pluggent_provider_http.batch_results import MOST_BYTES
+            from pluggent_openai.batches import MOST_RESULT_BYTES, OpenAIBatches
 
-            from pluggent_openai.batches import OpenAIBatches
-
-            self._patient = self.http_for(max_response_bytes=MOST_BYTES)
-            self._batches = OpenAIBatches(self.name, self.target, self._wire, self._patient, self._headers)
+            self._patient = self.http_for(max_response_bytes=MOST_RESULT_BYTES)
+            self._batches = OpenAIBatches(self.access, self.name, self.target, self._wire, self._patient, self._headers)
         return self._batches
 
     def _below(self, model: str, path: str, faults: Faults) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pluggent_process_engine.process_tree import MARKS, marks_with
+from pluggent_process_engine.process_table import marks_with
+from pluggent_process_engine.process_tree import MARKS
 
 INHERITED = (
     "HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER",

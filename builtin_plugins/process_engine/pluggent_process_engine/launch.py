@@ -24,7 +24,8 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from pluggent_process_engine import landlock
-from pluggent_process_engine.process_tree import descendants, send_signal, signal_group
+from pluggent_process_engine.process_table import send_signal
+from pluggent_process_engine.process_tree import descendants, signal_group
 
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 _LOOK_S = 0.1

@@ -20,7 +20,8 @@ from typing import Any, Literal, TypeAlias
 from pluggent_process_engine.confinement import choose
 from pluggent_process_engine.launch_request import request_for
 from pluggent_process_engine.mechanisms import Mechanisms, launcher, mechanisms
-from pluggent_process_engine.process_tree import kill_marked, new_mark
+from pluggent_process_engine.process_table import new_mark
+from pluggent_process_engine.process_tree import kill_marked
 from pluggent_process_engine.program import OPEN, Confined, Outcome, Program, StartError, Why
 
 Stream: TypeAlias = Literal["stdout", "stderr"]

@@ -118,9 +118,10 @@ class HttpServer(Generic[ServerT]):
 
     def http_for(self, **settings: Any) -> Client:
         """Return what sends requests of another kind, for which some *settings* are others. The caller closes it."""
-        from pluggent_provider_http.client import Client  # as in http()
+        # Here and not above, as in http().
+        from pluggent_provider_http.client import Client
 
-        return Client(attrs.evolve(self._endpoint, **settings), *self._given)
+        return Client(attrs.evolve(self._endpoint, **settings), *self._given, self.access.sign)
 
     def http(self) -> Client:
         """Return what sends requests below the base URL; made when it is first wanted."""

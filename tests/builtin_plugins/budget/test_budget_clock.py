@@ -131,7 +131,8 @@ async def test_a_ledger_of_the_version_before_is_taken_over_with_what_was_used(p
     assert await is_let(path, time)
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.executescript(
-            "DROP TABLE clock; DROP INDEX reservation_run; ALTER TABLE reservation DROP COLUMN run; PRAGMA user_version = 1;"
+            "DROP TABLE clock; DROP INDEX reservation_run; ALTER TABLE reservation DROP COLUMN run;"
+            "PRAGMA user_version = 1;"
         )
 
     assert not await is_let(path, time)

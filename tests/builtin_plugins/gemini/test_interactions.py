@@ -10,13 +10,16 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 from interactions_schema import problems
+from odd_server import OddServer, json_answer
 from pluggent_gemini.interactions.events import Events
 from pluggent_gemini.interactions.request import encode_request
+from pluggent_gemini.plugin import Gemini
 from pluggent_gemini.settings import Server, Settings, declared
 from pluggent_hookspecs import (
     AllowedTools,
     Audio,
     CachePoint,
+    CountsTokens,
     Delta,
     File,
     FinishReason,
@@ -29,6 +32,7 @@ from pluggent_hookspecs import (
     ProviderErrorKind as Kind,
     Reasoning,
     Reply,
+    Secret,
     Text,
     ToolCall,
     ToolSpec,
@@ -40,6 +44,7 @@ from pluggent_provider_http.hosted_tools import offered
 from pluggent_provider_http.reply_reader import ReplyReader
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UnsendableError
+from pluggent_testing.providers.asking import opened
 
 TARGET = "https://gemini.test/v1beta"
 MODEL = "gemini-3-flash"
@@ -472,3 +477,17 @@ def test_what_the_api_has_no_word_for_is_refused_by_name(parameters: dict[str, A
 def test_explicit_caches_are_for_the_other_api() -> None:
     with pytest.raises(ValueError, match="cache_ttl_s: explicit caches are for api"):
         Settings(api="interactions", cache_ttl_s=600)
+
+
+async def test_tokens_are_counted_by_the_other_api() -> None:
+    settings = Settings(api="interactions", api_key=Secret.of("key-7f3a"), server_tools=({"type": "code_execution"},))
+    async with (
+        OddServer(json_answer({"totalTokens": 7})) as server,
+        opened(Gemini(attrs.evolve(settings, base_url=server.url))) as provider,
+    ):
+        assert isinstance(provider, CountsTokens)
+        count = await provider.count(ModelRequest(MODEL, (Message.user("hi"),), (TOOL,)))
+
+    (sent,) = server.requests
+    assert (count, sent.line) == (7, f"POST /v1/models/{MODEL}:countTokens HTTP/1.1")
+    assert [set(tool) for tool in sent.json["generateContentRequest"]["tools"]] == [{"functionDeclarations"}]

@@ -67,7 +67,7 @@ async def test_what_is_too_much_for_one_batch_is_refused_by_name_before_anything
 
 async def test_a_line_that_is_no_result_is_an_error_that_shows_it(monkeypatch):
     with OpenAIBatchServer() as vendor:
-        monkeypatch.setattr(vendor, "_lines", lambda batch, good: [b'{"custom_id": "one", "resp'])
+        monkeypatch.setattr(vendor, "_lines", lambda _, **__: [b'{"custom_id": "one", "resp'])
         async with asking(vendor) as provider:
             ticket = await provider.submit_batch(REQUESTS, "k")
             vendor.end()

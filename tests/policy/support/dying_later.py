@@ -50,7 +50,7 @@ def die_between_messages(step: Steps) -> None:
         step()
         return data
 
-    Client._send = sending  # type: ignore[method-assign, assignment]  # noqa: SLF001 (as above)
+    Client._send = sending  # type: ignore[method-assign]  # noqa: SLF001 (as above)
     Answer.__anext__ = reading  # type: ignore[method-assign]
 
 

@@ -383,7 +383,8 @@ def _command(request: _Request, started_with: Mapping[str, str]) -> Callable[[],
     assert spec is not None
     sys.argv = [str(spec.origin), *request.arguments]
     sys.orig_argv = [sys.executable, "-m", MODULE, *request.arguments]
-    return importlib.import_module(f"{MODULE}.main").main
+    main_of_command: Callable[[], Any] = importlib.import_module(f"{MODULE}.main").main
+    return main_of_command
 
 
 def _program(request: _Request) -> Callable[[], Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import sys
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # a host costs what --help must not
     from pluggent_host.host import Host
     from pluggent_host.operations.batch import Batch
 
+    # and so does what is kept
     from pluggent_cli.batches.kept import Kept, KeptBatches
 
 ACTIONS = ("submit", "list", "status", "results", "cancel")
@@ -186,8 +188,6 @@ async def _found(host: Host, kept: KeptBatches, one: Kept) -> Batch:
 
 async def _results(host: Host, batch: Batch, console: Console) -> int:
     # Here and not above, as in run().
-    import json
-
     from pluggent_cli.batches.lines import result_document
 
     state = await host.batches.state(batch)

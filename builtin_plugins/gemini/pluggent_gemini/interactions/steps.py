@@ -261,7 +261,7 @@ class Steps:
         contents: list[Any] = step.entry["content"]
         if not contents or contents[-1] == PART:
             contents.append({"type": "text", "text": 0})
-        last: Object = contents[-1]
+        last = cast("Object", contents[-1])
         last["annotations"] = [*last.get("annotations", ()), *annotations]
 
     def _called(self, step: _Step) -> Delta:

@@ -14,8 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 
-from pluggent_mcp.client import process_tree
-from pluggent_mcp.client.process_tree import LOOK_S, MARKS, ProcessTree, marks_with, process_info
+import pluggent_process_engine
+from pluggent_process_engine.process_table import marks_with, process_info
+
+import pluggent_mcp
+from pluggent_mcp.client.process_tree import LOOK_S, MARKS, ProcessTree
 from pluggent_mcp.settings import Server
 
 INHERITED = (
@@ -35,6 +38,8 @@ LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """Environment variables without which some interpreters do not start."""
 INSIDE = "PLUGGENT_INSIDE"
 """Set for all processes below a host."""
+_GUARD = "import sys; sys.path += sys.argv[2:]; from pluggent_mcp.client.process_tree import main; main(sys.argv[1])"
+_FOLDERS = tuple(str(Path(package.__path__[0]).parent) for package in (pluggent_mcp, pluggent_process_engine))
 KILLED_S = 0.5
 """How long to wait for killed processes to disappear; those that no parent reaps stay as zombies."""
 READ_BYTES = 65_536
@@ -89,7 +94,7 @@ class Guard:
         self._end()
         if not sys.executable or getattr(sys, "frozen", False):
             return  # there is no interpreter to run it
-        command = [sys.executable, "-I", "-S", process_tree.__file__, str(os.getpid())]
+        command = [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *_FOLDERS]
         needed = {name: os.environ[name] for name in LIBRARIES if name in os.environ}
         with suppress(OSError):  # a server without its guard is better than none
             self._process = Popen(  # noqa: S603 (this interpreter with a file of ours)

@@ -4,8 +4,8 @@ On Linux it finds processes of our user with the server's mark in their initial 
 children inherit, and descendants of processes found before. A process that cleared its environment
 or changed its user, and whose parent has ended, is not found. Elsewhere it knows the process group.
 
-Run as a program, this file is the guard of a host's servers: it ends them when the host has died
-without stopping them, by SIGKILL for example. So it imports nothing but the standard library.
+``main`` is the guard of a host's servers, a program of its own: it ends them when the host has died
+without stopping them, by SIGKILL for example. So this imports the standard library, and what needs no more.
 """
 
 from __future__ import annotations
@@ -19,61 +19,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from pluggent_process_engine.process_table import (
+    ProcessId,
+    ProcessInfo,
+    has_no_owner,
+    marks_of,
+    owner_of,
+    process_info,
+    processes,
+    send_signal,
+)
+
 MARKS = "PLUGGENT_MCP_MARKS"
 """The environment variable with the marks of all servers below which a process runs, outermost first."""
 
-_MARKED = f"{MARKS}=".encode()
 MOST_LOOKS = 5
 """Rounds of killing, for processes that are started meanwhile."""
 LOOK_S = 0.02
 """Poll interval for processes that are ending: there is no event for grandchildren."""
 PARENT_S = 5.0
 """How often the guard looks for its parent where no event tells of its end."""
-_STATE, _PARENT, _BEGAN = 0, 1, 19
-"""Fields of /proc/<pid>/stat behind the name, see proc(5)."""
-_DEAD = "ZX"
-
-
-class ProcessId(NamedTuple):
-    """A process: pids are reused, but a pid with its start time is unique."""
-
-    pid: int
-    began: int
-
-
-class ProcessInfo(NamedTuple):
-    """A process and its parent's pid."""
-
-    process: ProcessId
-    parent: int
-
-
-def new_mark() -> str:
-    """Return a unique mark; on Linux with what identifies this process, its owner: see ``end_orphans``."""
-    owner = _owner(os.getpid())
-    return ".".join((*(f"{number:x}" for number in owner or ()), os.urandom(16).hex()))
-
-
-def _owner(pid: int) -> tuple[int, int, int, int] | None:
-    """Return PID namespace, user, pid and start of the process *pid*; None where they cannot be known."""
-    try:
-        # A /proc of another PID namespace has other processes under these pids.
-        if sys.platform != "linux" or os.readlink("/proc/self") != str(os.getpid()):  # noqa: PTH115 (as below)
-            return None
-        namespace = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 (as below)
-    except OSError:
-        return None
-    info = process_info(pid)
-    return None if info is None else (namespace, os.geteuid(), info.process.pid, info.process.began)
-
-
-def marks_with(mark: str, outer: str) -> str:
-    """Return the value of MARKS for a server below a process whose own is *outer*.
-
-    >>> marks_with("b2", "a1"), marks_with("b2", "")
-    ('a1,b2', 'b2')
-    """
-    return f"{outer},{mark}" if outer else mark
 
 
 class ProcessTree:
@@ -96,14 +61,14 @@ class ProcessTree:
 
     def scan(self) -> None:
         """Update the known processes. Early and often: the parent of a process is unknown once that has ended."""
-        processes = [each for each in _own_processes() if each.process.pid != os.getpid()]
+        living = [each for each in _own_processes() if each.process.pid != os.getpid()]
         # Until its parent has reaped it, the pid of a child is not reused.
-        root = {each.process for each in processes if each.process.pid == self._root and each.parent == self._owner}
+        root = {each.process for each in living if each.process.pid == self._root and each.parent == self._owner}
         if self._leader is None:
             self._leader = next(iter(root), None)
         root &= {self._leader}
-        marked = {each.process for each in processes if self._mark in _marks(each.process.pid)}
-        self._known = frozenset(_with_descendants(processes, self._known | root | marked))
+        marked = {each.process for each in living if self._mark in marks_of(each.process.pid, MARKS)}
+        self._known = frozenset(_with_descendants(living, self._known | root | marked))
 
     def signal_all(self, number: int) -> bool:
         """Send *number* to the group and to known processes that left it; return whether any exist."""
@@ -143,78 +108,24 @@ def _wait_until(over: Callable[[], bool], limit_s: float) -> None:
         time.sleep(LOOK_S)
 
 
-def _with_descendants(processes: Sequence[ProcessInfo], roots: frozenset[ProcessId]) -> set[ProcessId]:
-    """Return those among *processes* that are in *roots* or descend from one of these."""
-    found = {each.process for each in processes if each.process in roots}
+def _with_descendants(living: Sequence[ProcessInfo], roots: frozenset[ProcessId]) -> set[ProcessId]:
+    """Return those among *living* that are in *roots* or descend from one of these."""
+    found = {each.process for each in living if each.process in roots}
     grown = True
     while grown:
         parents = {process.pid: process.began for process in found}
-        children = {each.process for each in processes if each.process.began >= parents.get(each.parent, sys.maxsize)}
+        children = {each.process for each in living if each.process.began >= parents.get(each.parent, sys.maxsize)}
         grown = not children <= found
         found |= children
     return found
 
 
 def _own_processes() -> Iterator[ProcessInfo]:
-    """Return all processes of our user."""
-    if sys.platform == "linux":
+    """Yield all processes of our user."""
+    for each in processes():
         with suppress(OSError):
-            pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 (it is the quickest)
-            yield from filter(None, map(process_info, pids))
-
-
-def process_info(pid: int) -> ProcessInfo | None:
-    """Return the process *pid*; None if it has ended or belongs to another user."""
-    try:
-        if os.stat(f"/proc/{pid}").st_uid != os.geteuid():  # noqa: PTH116 (as above)
-            return None
-        # The name before the last bracket may be anything.
-        fields = _read(pid, "stat").rpartition(b")")[2].decode("ascii").split()
-        if fields[_STATE] in _DEAD:
-            return None
-        return ProcessInfo(ProcessId(pid, int(fields[_BEGAN])), int(fields[_PARENT]))
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _marks(pid: int) -> list[bytes]:
-    with suppress(OSError):
-        for entry in _read(pid, "environ").split(b"\0"):
-            if entry.startswith(_MARKED):
-                return entry.removeprefix(_MARKED).split(b",")
-    return []
-
-
-def _read(pid: int, name: str) -> bytes:
-    with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123 (as above)
-        return file.read()
-
-
-def send_signal(process: ProcessId, number: int) -> bool:
-    """Send signal *number* to *process* if it is still alive; return whether it is."""
-    if sys.platform != "linux":
-        return False
-    try:
-        # Held open, so that the pid cannot be reused between the check and the signal.
-        held = os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else -1
-    except ProcessLookupError:
-        return False
-    except OSError:
-        held = -1  # a system without pidfd: a short race remains
-    try:
-        now = process_info(process.pid)
-        if now is None or now.process != process:
-            return False
-        if held < 0:
-            os.kill(process.pid, number)
-        else:
-            signal.pidfd_send_signal(held, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    finally:
-        if held >= 0:
-            os.close(held)
-    return True
+            if os.stat(f"/proc/{each.process.pid}").st_uid == os.geteuid():  # noqa: PTH116 (it is the quickest)
+                yield each
 
 
 # ---- orphans -----------------------------------------------------------------------------
@@ -237,30 +148,18 @@ def end_orphans(inherited: str, grace_s: float) -> int:
 
 
 def _orphans(ours: set[bytes]) -> set[ProcessId]:
-    us = _owner(os.getpid())
+    us = owner_of(os.getpid())
     if us is None:
         return set()
-    processes = [each for each in _own_processes() if each.process.pid != os.getpid()]
+    living = [each for each in _own_processes() if each.process.pid != os.getpid()]
     ended: dict[bytes, bool] = {}
     found: set[ProcessId] = set()
-    for each in processes:
-        marks = _marks(each.process.pid)
-        ended |= {mark: _has_no_owner(mark, us[:2]) for mark in marks if mark not in ended}
+    for each in living:
+        marks = marks_of(each.process.pid, MARKS)
+        ended |= {mark: has_no_owner(mark, us[:2]) for mark in marks if mark not in ended}
         if ours.isdisjoint(marks) and any(ended[mark] for mark in marks):
             found.add(each.process)
-    return _with_descendants(processes, frozenset(found)) if found else set()
-
-
-def _has_no_owner(mark: bytes, where: tuple[int, int]) -> bool:
-    """Return whether the owner of *mark* was *where* we are, PID namespace and user, and has ended."""
-    try:
-        namespace, user, pid, began, _ = (int(part, 16) for part in mark.split(b"."))
-    except ValueError:
-        return False  # not a mark that names its owner
-    if (namespace, user) != where:
-        return False
-    info = process_info(pid)
-    return info is None or info.process != (pid, began)
+    return _with_descendants(living, frozenset(found)) if found else set()
 
 
 # ---- the guard ---------------------------------------------------------------------------
@@ -315,7 +214,3 @@ def _end_all(guarded: Iterable[_Guarded]) -> None:
                 each.tree.end(each.grace_s)
             finally:
                 os._exit(0)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -30,12 +30,13 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pluggent_process_engine.process_table import new_mark
 
 from pluggent_mcp.client.guarded_transport import GuardedTransport
 from pluggent_mcp.client.http_transport import Authorizing, describe_failure, send_unchanged, transport
 from pluggent_mcp.client.logs import CURRENT_STATUS, entry, filter_sdk_loggers, part, wanted
 from pluggent_mcp.client.process import Child, Guard, StartError, start_process, stop, withheld
-from pluggent_mcp.client.process_tree import MARKS, end_orphans, new_mark
+from pluggent_mcp.client.process_tree import MARKS, end_orphans
 from pluggent_mcp.client.resource_watch import ResourceWatch
 from pluggent_mcp.client.server_requests import ServerRequests
 from pluggent_mcp.client.status import LONGEST_LINE, ServerStatus

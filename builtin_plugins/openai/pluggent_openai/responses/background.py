@@ -61,9 +61,10 @@ class Background:
     """
 
     def __init__(
-        self, name: str, target: str, server: Server, wire: ResponsesWire, http: Client, below: Below, headers: Headers,
-        access: Access,
+        self, access: Access, name: str, target: str, server: Server, wire: ResponsesWire, http: Client, below: Below,
+        headers: Headers,
     ) -> None:  # fmt: skip
+        self.access = access
         self._name = name
         self._target = target
         self._server = server
@@ -71,7 +72,6 @@ class Background:
         self._http = http
         self._below = below
         self._headers = headers
-        self.access = access
         self._open: dict[str, _Stream] = {}
 
     async def close(self) -> None:
@@ -131,8 +131,8 @@ class Background:
 
     async def attach(self, ticket: Ticket, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply of *ticket*, over as many connections as it takes."""
-        await self.access.prepare()
-        reading = _Reading(self, ticket, request)
+        _, faults, _ = await self.place(ticket)
+        reading = _Reading(self, ticket, request, faults)
         begun = self._open.pop(ticket.id, None)
         async for batch in reading.batches(begun):
             yield batch
@@ -141,15 +141,15 @@ class Background:
         """End the run of *ticket*; one that is over, or unknown, is left as it is."""
         if (begun := self._open.pop(ticket.id, None)) is not None:
             await begun.stack.aclose()
-        await self.access.prepare()
-        headers, faults, path = self.place(ticket)
+        headers, faults, path = await self.place(ticket)
         async with self._http.post(f"{path}/cancel", b"{}", headers, faults) as answer:
             if answer.status not in _OVER:
                 await self.access.check(answer)
             await answer.drain()
 
-    def place(self, ticket: Ticket) -> tuple[dict[str, str], Faults, str]:
-        """Return the headers, the errors and the path of requests about *ticket*."""
+    async def place(self, ticket: Ticket) -> tuple[dict[str, str], Faults, str]:
+        """Return the headers, the errors and the path of a request about *ticket*; credentials may have expired."""
+        await self.access.prepare()
         path = f"{self._wire.path}/{quote(ticket.id, safe='')}"
         headers, faults = self._headers(ticket.model, path, None)
         return headers, faults, self._below(ticket.model, path, faults)
@@ -186,10 +186,10 @@ class _RefusedError(Exception):
 class _Reading:
     """One reply, read over one connection after the other."""
 
-    def __init__(self, background: Background, ticket: Ticket, request: ModelRequest) -> None:
+    def __init__(self, background: Background, ticket: Ticket, request: ModelRequest, faults: Faults) -> None:
         self._background = background
         self._ticket = ticket
-        self._headers, self._faults, self._path = background.place(ticket)
+        self._faults = faults
         self._events = background.events(ticket, request, self._faults)
         self._since = monotonic()
         self._breaks = 0
@@ -208,19 +208,14 @@ class _Reading:
                 async for batch in batches:
                     yield batch
 
-    async def _prepare(self) -> None:
-        """Have credentials that last: a reply may take hours."""
-        await self._background.access.prepare()
-        self._headers, self._faults, self._path = self._background.place(self._ticket)
-
     async def _streamed(self) -> AsyncGenerator[Sequence[Delta]]:
         """Yield what one connection brings of the stream, from the event on that came last."""
         query = {"stream": "true"}
         if self._events.number >= 0:
             query["starting_after"] = str(self._events.number)
         try:
-            await self._prepare()
-            async with self._background.http.get(self._path, self._headers, self._faults, query) as answer:
+            headers, faults, path = await self._background.place(self._ticket)
+            async with self._background.http.get(path, headers, faults, query) as answer:
                 if answer.status in _NO_STREAM:
                     await answer.read_some()
                     self._streams = False
@@ -282,8 +277,8 @@ class _Reading:
 
     async def _look(self) -> tuple[str, bytes, Answer]:
         """Return the status of the reply, the answer that says it, and its body."""
-        await self._prepare()
-        async with self._background.http.get(self._path, self._headers, self._faults) as answer:
+        headers, faults, path = await self._background.place(self._ticket)
+        async with self._background.http.get(path, headers, faults) as answer:
             if answer.status == _NOT_FOUND:
                 await answer.read_some()
                 unknown = "it was deleted, or is not kept any more: ask again"

@@ -9,7 +9,9 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from time import time
+from types import TracebackType
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
@@ -61,8 +63,10 @@ class BatchServer:
         self._server.__enter__()
         return self
 
-    def __exit__(self, *exc: Any) -> None:
-        self._server.__exit__(*exc)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.__exit__(kind, error, trace)
 
     def url(self, account: str = "a") -> str:
         """Return the base URL of *account*."""
@@ -225,7 +229,7 @@ class AnthropicBatchServer(BatchServer):
         number = len(batch.requests)
         done = batch.status == "ended"
         counts = {"processing": 0 if done else number, "succeeded": number if done else 0, "errored": 0}
-        made = f"2026-11-23T{batch.created % 86400 // 3600:02}:{batch.created % 3600 // 60:02}:{batch.created % 60:02}Z"
+        made = datetime.fromtimestamp(batch.created, UTC).isoformat()
         return {
             "id": batch.id, "type": "message_batch", "processing_status": batch.status, "created_at": made,
             "request_counts": {**counts, "canceled": 0, "expired": 0}, "results_url": None,

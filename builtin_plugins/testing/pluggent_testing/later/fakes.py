@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 
 import attrs
 from pluggent_hookspecs.background import BatchResult, BatchState, BatchTicket, Ticket
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.models import Delta, ModelRequest, ModelResponse, deltas
+from pluggent_hookspecs.tools import HostedTool
 
 from pluggent_testing.fakes import Reply, ScriptedModel
 
@@ -43,8 +45,10 @@ class LaterModel(ScriptedModel):
         vendor: LaterVendor | None = None,
         on_submit: Sequence[BaseException | None] = (),
         on_attach: Sequence[BaseException | None] = (),
+        hold: asyncio.Event | None = None,
+        hosted: Iterable[HostedTool] = (),
     ) -> None:
-        super().__init__(*replies)
+        super().__init__(*replies, hold=hold, hosted=hosted)
         self.vendor = vendor or LaterVendor()
         self._on_submit = list(on_submit)
         self._on_attach = list(on_attach)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 import attrs
@@ -23,7 +24,7 @@ Replies = Callable[[Any], ModelResponse]
 """Makes the reply to the body of a request."""
 
 
-def said(body: Any) -> ModelResponse:
+def said(_: Any) -> ModelResponse:
     """Return a reply of three words."""
     return ModelResponse(Message.assistant("it is done"), usage=USAGE, model="m")
 
@@ -57,12 +58,14 @@ class ResponsesServer:
         self._wire = ResponsesWire()
         self.accounts: dict[str, Account] = defaultdict(Account)
 
-    def __enter__(self) -> ResponsesServer:
+    def __enter__(self) -> Self:
         self._server.__enter__()
         return self
 
-    def __exit__(self, *exc: Any) -> None:
-        self._server.__exit__(*exc)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.__exit__(kind, error, trace)
 
     def url(self, account: str = "a") -> str:
         """Return the base URL of *account*."""

@@ -108,10 +108,13 @@ _PAID = {"asked": "model_call", "ran": "tool_call", "embedded": "embedding"}
 def reserved_and_settled(stage: Stage) -> None:
     """Every attempt had its reservation before it, and every reservation was settled once, by itself."""
     reserved, begun, settled = Counter[str](), Counter[str](), Counter[str]()
+    runs: set[str] = set()
     for each in stage.log.noted:
         match each.hook, each.what:
             case "reserve", "fired":
-                reserved[each.value.operation] += 1
+                # A run that outlives processes may be reserved again, and is charged once.
+                reserved[each.value.operation] += not each.value.run or each.value.run not in runs
+                runs.add(each.value.run)
             case "settle", "fired":
                 event: e.SettleEvent = each.value
                 assert event.reservation == {"held": event.reserved.operation_id}

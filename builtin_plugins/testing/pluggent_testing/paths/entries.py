@@ -9,14 +9,18 @@ from pluggent_hookspecs.commands import HostOperations
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.tools import ToolContext
+from pluggent_host.batches import HostBatches
 from pluggent_host.host import Host
 from pluggent_host.inspection import SyncMemory
 from pluggent_host.session import Session
-from pluggent_host.sync import SyncHost, SyncSession
+from pluggent_host.sync import SyncBatches, SyncHost, SyncSession
 
 from pluggent_testing.paths.operations import NO_OPERATION as HOOKS_WITHOUT, EntryPath
 
-PUBLIC: tuple[type, ...] = (Host, Session, SyncHost, SyncSession, SyncMemory, ToolContext, MemoryAccess, HostOperations)
+PUBLIC: tuple[type, ...] = (
+    Host, Session, SyncHost, SyncSession, SyncMemory, ToolContext, MemoryAccess, HostOperations,
+    HostBatches, SyncBatches,
+)  # fmt: skip
 """What applications, tools and commands hold in their hands."""
 
 NO_OPERATION: Mapping[str, str] = {
@@ -27,6 +31,11 @@ NO_OPERATION: Mapping[str, str] = {
     "Host.parse_plan": "a plan is read, not run",
     "Host.tools": "it lists what would be offered",
     "Host.tools_changed": "it compares lists",
+    **dict.fromkeys(
+        (f"{batches}.{name}" for batches in ("HostBatches", "SyncBatches") for name in ("find", "state")),
+        "it says what the vendor has of what was sent",
+    ),
+    **dict.fromkeys(("HostBatches.cancel", "SyncBatches.cancel"), "it ends things"),
     "HostOperations.changed": "it waits until lists differ",
     "Session.aclose": "it ends things",
     "Session.events": "it follows what has passed the hooks",

@@ -59,6 +59,16 @@ MODEL_FORGONE = Operation(
 )
 MODEL_ANSWERED = MODEL.without("model call, answered", "around_model_call", "reserve", "settle")
 MODEL_ANSWERED_AROUND = MODEL.without("model call, answered by a layer", "reserve", "settle")
+BATCHED = Operation(
+    "a request of a batch, sent", ("transform_model_request", "decide_model_request", "reserve"), "asked"
+)
+BATCH_READ = Operation(
+    "a result of a batch, read",
+    (
+        "decide_model_request", "around_model_call", "reserve", "settle", "transform_model_response",
+        "decide_model_response",
+    ),
+)  # fmt: skip
 STREAM = Operation("stream", ("transform_delta",))
 TOOL = Operation(
     "tool call",

@@ -14,6 +14,7 @@ from pluggent_cli.sessions.reader import read_session
 from pluggent_cli.sessions.store import Sessions
 from pluggent_contract_values.as_json import to_json
 from pluggent_hookspecs import Json, errors
+from pluggent_hookspecs.background import BatchResult, BatchTicket, Ticket
 from pluggent_hookspecs.embeddings import Embedder, EmbeddingRequest, EmbeddingResponse
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import ProvideEvent, Scope
@@ -29,6 +30,7 @@ from pluggent_host.turns.result import TurnResult
 from pluggent_plugin_loader.validation import HOLDING
 
 from pluggent_testing.fakes import ScriptedEmbedder, ScriptedModel
+from pluggent_testing.later.fakes import LaterModel
 from pluggent_testing.paths.operations import EntryPath
 
 ENTERED = "entered"
@@ -175,7 +177,7 @@ class Stage:
 # ---- what can be executed ---------------------------------------------------------------
 
 
-class Model(ScriptedModel):
+class Model(LaterModel):
     """A model of a path: it streams as the path says, as one batch, or broken off after some."""
 
     def __init__(self, log: Log, name: str, path: EntryPath) -> None:
@@ -188,6 +190,30 @@ class Model(ScriptedModel):
     async def complete(self, request: ModelRequest) -> ModelResponse:
         self._log.note("asked", request)
         return await super().complete(request)
+
+    async def submit(self, request: ModelRequest) -> Ticket:
+        """Begin a run; its reply is streamed as any other."""
+        self._log.note("asked", request)
+        return await super().submit(request)
+
+    async def attach(self, ticket: Ticket, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+        """Yield the reply of a run."""
+        async with aclosing(ScriptedModel.stream(self, request)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def submit_batch(self, requests: Mapping[str, ModelRequest], key: str) -> BatchTicket:
+        """Take a batch."""
+        for request in requests.values():
+            self._log.note("asked", request)
+        return await super().submit_batch(requests, key)
+
+    async def batch_results(
+        self, ticket: BatchTicket, requests: Mapping[str, ModelRequest]
+    ) -> AsyncGenerator[Sequence[BatchResult]]:
+        """Yield the results, which are what a model says."""
+        for id, request in requests.items():
+            yield (BatchResult(id, "done", await ScriptedModel.complete(self, request)),)
 
     async def count(self, request: ModelRequest) -> int:
         """Count a token for each message."""

@@ -17,6 +17,8 @@ from pluggent_testing.fakes import Reply, call
 from pluggent_testing.paths import parts, ways
 from pluggent_testing.paths.operations import (
     APPROVAL,
+    BATCH_READ,
+    BATCHED,
     COUNT,
     EMBED,
     EMBED_AGAIN,
@@ -64,6 +66,7 @@ SILENT_CALL: tuple[Operation, ...] = (TURN, *ROUND, TOOL, *ROUND, OUTPUT)
 MEMORY: tuple[Operation, ...] = (WRITE, WRITE, READ, READ, READ)
 MEMORY_ACCESS = tuple(f"MemoryAccess.{name}" for name in ("save", "delete", "get", "list", "search"))
 SYNC_MEMORY = tuple(name.replace("MemoryAccess", "SyncMemory") for name in MEMORY_ACCESS)
+BATCHES = ("HostBatches.submit", "HostBatches.results")
 BELOW_ALL: tuple[Operation, ...] = (MODEL, COUNT, EMBED, QUESTION, TOOL, *MEMORY)
 BELOW_TOOL = tuple(f"ToolContext.{name}" for name in ("call_tool", "call_model", "count", "embed", "elicit", "memory"))
 PAUSING = {"on_ask": "pause"}
@@ -81,6 +84,7 @@ TURNS = (
         ways.chat,
         ("reply-0 in words", *ONE_CALL),
     ),
+    EntryPath("background", (SAY,), {"api": CALL_TURN}, ways.saying_once(parameters=ways.LATER), ONE_CALL),
     EntryPath("history", (SAY, "Host.session"), {"api": CALL_TURN}, ways.history, ONE_CALL),
     EntryPath("files", (SAY,), {"api": CALL_TURN}, ways.files, ONE_CALL),
     EntryPath(
@@ -117,6 +121,7 @@ TURNS = (
 STREAMED = (TURN, *ROUND, STREAM, OUTPUT, TOOL, *ROUND, STREAM, OUTPUT)
 STREAMS = (
     EntryPath("stream", (STREAMING,), {"stream": STREAMED}, ways.stream, ONE_CALL),
+    EntryPath("stream-background", (STREAMING,), {"stream": STREAMED}, ways.stream_background, ONE_CALL),
     EntryPath("stream-whole", (STREAMING,), {"stream": STREAMED}, ways.stream, ONE_CALL, whole=True),
     EntryPath(
         "stream-held", (STREAMING,), {"stream": CALL_TURN}, ways.stream, ONE_CALL, plugins=lambda _: (holding(),)
@@ -215,6 +220,9 @@ BELOW = (
     EntryPath("memory", ("Host.memory", *MEMORY_ACCESS), {"api": MEMORY}, ways.memory),
     EntryPath("count", ("Host.count",), {"api": (COUNT,)}, ways.count),
     EntryPath("embed", ("Host.embed",), {"api": (EMBED,)}, ways.embedding),
+    EntryPath(
+        "batch", BATCHES, {"api": (BATCHED, BATCHED, BATCH_READ, BATCH_READ)}, ways.batch, ("reply-1", "reply-2")
+    ),
     EntryPath("embed-installed", ("Host.embed",), {"api": (EMBED,)}, ways.embedding, installed="everything"),
 )  # fmt: skip
 
@@ -391,6 +399,10 @@ WITHOUT_LOOP = (
         "sync-memory", ("SyncHost.memory", *SYNC_MEMORY), {"api": MEMORY}, ways.sync_memory, opens=True,
     ),
     EntryPath("sync-count", ("SyncHost.count",), {"api": (COUNT,)}, ways.sync_count, opens=True),
+    EntryPath(
+        "sync-batch", tuple(name.replace("Host", "Sync") for name in BATCHES),
+        {"api": (BATCHED, BATCHED, BATCH_READ, BATCH_READ)}, ways.sync_batch, ("reply-1", "reply-2"), opens=True,
+    ),
     EntryPath("sync-embed", ("SyncHost.embed",), {"api": (EMBED,)}, ways.sync_embedding, opens=True),
     EntryPath("run_sync", ("Host.run_sync",), {"api": CALL_TURN}, ways.run_sync, ONE_CALL, opens=True),
 )  # fmt: skip

@@ -8,8 +8,10 @@ from typing import Any
 
 from pluggent_cli.command_host import CommandHost
 from pluggent_hookspecs.attachments import file, image
+from pluggent_hookspecs.errors import PluggentError
 from pluggent_hookspecs.memory import MemoryItem, MemoryQuery
 from pluggent_hookspecs.messages import Message, Part
+from pluggent_hookspecs.models import ModelParameters
 from pluggent_host.host import Host
 from pluggent_host.inspection import SyncTurnStream
 
@@ -18,6 +20,7 @@ from pluggent_testing.paths.stage import Stage
 
 Way = Callable[[Stage, Host], Coroutine[Any, Any, None]]
 
+LATER = ModelParameters(background=True)
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(24)
 
 
@@ -38,6 +41,23 @@ async def chat(on: Stage, host: Host) -> None:
         await said(on, session, "said-2")
         on.keep(session.history)
         on.keep(session.records())
+
+
+async def stream_background(on: Stage, host: Host) -> None:
+    """Watch a turn whose replies are made in the background."""
+    async with await host.session(parameters=LATER) as session:
+        await streamed(on, session.stream("said-1"))
+
+
+async def batch(on: Stage, host: Host) -> None:
+    """Send two requests as a batch, and read their results."""
+    sent = await on.enter(host.batches.submit("paths/m", {"a": "said-1", "b": "said-2"}))
+    if sent is not None:
+        try:
+            async for result in host.batches.results(sent):
+                on.keep(result)
+        except PluggentError as error:
+            on.keep(error)
 
 
 async def stream(on: Stage, host: Host) -> None:
@@ -211,6 +231,17 @@ def sync_count(on: Stage) -> None:
     """Let a vendor count tokens, without a loop."""
     with on.open_sync() as host:
         on.enter_sync(lambda: host.count("paths/m", [Message.user("said-1")]))
+
+
+def sync_batch(on: Stage) -> None:
+    """Send two requests as a batch, and read their results, without a loop."""
+    with on.open_sync() as host:
+        sent = on.enter_sync(lambda: host.batches.submit("paths/m", {"a": "said-1", "b": "said-2"}))
+        try:
+            for result in host.batches.results(sent) if sent is not None else ():
+                on.keep(result)
+        except PluggentError as error:
+            on.keep(error)
 
 
 def sync_embedding(on: Stage) -> None:

@@ -1,4 +1,4 @@
-"""``pluggent batch``: a file of requests is submitted once, looked at, read and cancelled; and replies in the background."""
+"""``pluggent batch``: a file of requests is submitted once, read and cancelled; and replies in the background."""
 
 import json
 
@@ -6,7 +6,11 @@ import pytest
 from pluggent_testing.later.batch_servers import SECRET, OpenAIBatchServer
 from pluggent_testing.later.responses_server import ResponsesServer
 
-LINES = '{"id": "one", "prompt": "say one"}\n\n"say two"\n{"id": "bad", "messages": [{"role": "user", "content": "fail"}]}\n'
+LINES = """{"id": "one", "prompt": "say one"}
+
+"say two"
+{"id": "bad", "messages": [{"role": "user", "content": "fail"}]}
+"""
 MODEL = ("-m", "openai/m")
 LATER = ("-o", "background=true", "--no-tools", "--without", "pluggent-retry")
 OWN = ("--config", "own.toml")

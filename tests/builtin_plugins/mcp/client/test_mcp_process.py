@@ -16,16 +16,9 @@ from fork_server import children
 from mcp_using import PEER, WAIT_S, peer, runs, using
 from pluggent_hookspecs import ToolError
 from pluggent_mcp.client.process import Guard, start_process, stop
-from pluggent_mcp.client.process_tree import (
-    MARKS,
-    ProcessId,
-    ProcessTree,
-    end_orphans,
-    new_mark,
-    process_info,
-    send_signal,
-)
+from pluggent_mcp.client.process_tree import MARKS, ProcessTree, end_orphans
 from pluggent_mcp.settings import Server
+from pluggent_process_engine.process_table import ProcessId, new_mark, process_info, send_signal
 
 LASTING = "import signal; signal.pause()"
 
@@ -221,7 +214,7 @@ async def test_the_next_start_leaves_the_servers_of_a_host_that_lives(host):
 
 @linux
 def test_processes_below_the_server_of_a_killed_host_do_not_end_each_other(living):
-    code = "from pluggent_mcp.client.process_tree import new_mark; print(new_mark())"
+    code = "from pluggent_process_engine.process_table import new_mark; print(new_mark())"
     mark = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=WAIT_S).strip()  # noqa: S603 (ours)
 
     def survives():
@@ -323,7 +316,7 @@ def test_a_process_of_another_user_is_none_of_ours():
         kin = ProcessTree(mark, 0)
         kin.scan()
         assert not kin.signal_all(signal.SIGKILL)
-        assert process_info(theirs.pid) is None
+        assert theirs.poll() is None
     finally:
         theirs.kill()
         theirs.wait(WAIT_S)
