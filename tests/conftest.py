@@ -6,6 +6,7 @@ import gc
 import inspect
 import logging
 import os
+import re
 import signal
 import socket
 import stat
@@ -45,6 +46,9 @@ HANGS_S = 120
 
 ENDS_S = 5
 """Seconds in which a process that another one had forked has to end once that one has ended."""
+
+FEW = 50
+"""How many tests have their folders side by side."""
 
 UNWANTED_PREFIXES = ("PLUGGENT_", "XDG_")
 UNWANTED_SUFFIXES = ("_API_KEY", "_PROXY", "_proxy")
@@ -101,6 +105,24 @@ class Isolation:
         while forked() - before and monotonic() < deadline:
             sleep(0.005)  # no event says that the child of another process has ended
         assert threads() | children() <= before, "the test left these running"
+
+    @pytest.fixture(scope="session")
+    @classmethod
+    def test_folders(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+        """Name the folders of tests, a few in each folder: where thousands are side by side, what walks them is slow.
+
+        Landlock lets a program read what is beside its folder, one by one.
+        """
+        base = tmp_path_factory.mktemp("tests")
+        return (base / str(number // FEW) / str(number % FEW) for number in count())
+
+    @pytest.fixture
+    def tmp_path(self, test_folders: Iterator[Path], request: pytest.FixtureRequest) -> Path:
+        """Return a folder of the test's own, as pytest does."""
+        name = re.sub(r"\W", "_", request.node.name)[:30]
+        folder = next(test_folders) / name
+        folder.mkdir(mode=0o700, parents=True)
+        return folder
 
     @pytest.fixture
     async def no_task_left(self) -> AsyncIterator[None]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
         Timeouts as Timeouts,
         ToolLimits as ToolLimits,
     )
-    from pluggent_host.sync import SyncHost as SyncHost, SyncSession as SyncSession
+    from pluggent_host.sync import SyncBatches as SyncBatches, SyncHost as SyncHost, SyncSession as SyncSession
     from pluggent_host.transcript.rebuild import Exchange as Exchange
     from pluggent_host.transcript.stored import StoredSession as StoredSession, StoredSessions as StoredSessions
     from pluggent_host.turns.next_step import Why as Why
@@ -47,7 +47,7 @@ _MODULES = {
     "operations.token_count": "NoTokenCount",
     "session": "OfferedTool Session",
     "settings": "Grants HostSettings LimitChanges Limits Timeouts ToolLimits",
-    "sync": "SyncHost SyncSession",
+    "sync": "SyncBatches SyncHost SyncSession",
     "transcript.rebuild": "Exchange",
     "transcript.stored": "StoredSession StoredSessions",
     "turns.options": "TurnOptions",

@@ -6,7 +6,6 @@ https://developers.openai.com/docs/guides/batch
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from pluggent_hookspecs import BatchResult, BatchState, BatchTicket, ModelParame
 from pluggent_provider_http.access import Access
 from pluggent_provider_http.batch_results import MOST_BYTES as MOST_RESULT_BYTES, failed, missing, read_lines
 from pluggent_provider_http.client import Client, was_refused
+from pluggent_provider_http.multipart import Upload, form
 from pluggent_provider_http.payload import MalformedError, Object, as_count, as_fields, as_list, as_text, decode_whole
 from pluggent_provider_http.server_errors import Faults
 
@@ -196,14 +196,8 @@ class OpenAIBatches:
         return next(iter(endpoints)), tuple(notes), b"".join(lines)
 
     async def _uploaded(self, lines: bytes, key: str, headers: Mapping[str, str], faults: Faults) -> str:
-        boundary = f"pluggent-{secrets.token_hex(16)}"
-        head = (
-            f'--{boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
-            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{key}.jsonl"\r\n'
-            "Content-Type: application/jsonl\r\n\r\n"
-        )
-        body = head.encode() + lines + f"\r\n--{boundary}--\r\n".encode()
-        typed = {**headers, "content-type": f"multipart/form-data; boundary={boundary}"}
+        content_type, body = form({"purpose": "batch"}, [Upload("file", f"{key}.jsonl", "application/jsonl", lines)])
+        typed = {**headers, "content-type": content_type}
         async with self._http.post("/files", body, typed, faults) as answer:
             await self._access.check(answer)
             file = await _object(answer, faults)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pluggent_hookspecs import Image, ProviderError, Text, ToolContext, ToolError, ToolOutput
+from pluggent_provider_http.multipart import Upload
 from pluggent_workspace_files.whole_files import NewFile, read_whole
 
 from pluggent_openai_media.formats import IMAGES, RECORDINGS, SPEECH, format_of, image_format, speech_format
-from pluggent_openai_media.multipart import Upload
 from pluggent_openai_media.service import Service, as_base64
 from pluggent_openai_media.settings import MediaSettings
 

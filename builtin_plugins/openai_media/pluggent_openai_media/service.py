@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 from pluggent_provider_http.access import Access, identity_of
 from pluggent_provider_http.endpoint import target_of
+from pluggent_provider_http.multipart import Upload, form
 from pluggent_provider_http.payload import MalformedError, as_list, as_object, as_text, decode_whole
 from pluggent_provider_http.provider import HttpServer
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai_media.formats import image_format, speech_format
-from pluggent_openai_media.multipart import Upload, form
 from pluggent_openai_media.settings import MediaSettings
 
 if TYPE_CHECKING:  # it takes long to import, and only requests need it

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import ApprovalEvent, Image, Secret
 from pluggent_openai_media.formats import image_format, speech_format
-from pluggent_openai_media.multipart import Upload, form
 from pluggent_openai_media.plugin import OpenAIMedia
 from pluggent_openai_media.settings import MediaSettings
+from pluggent_provider_http.multipart import Upload, form
 from pluggent_testing.fakes import call
 from pluggent_testing.wires.http_server import LoopbackServer, Received, Step, Steps, answer, chunked, head
 from talking import talking
