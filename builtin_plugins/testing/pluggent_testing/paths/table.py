@@ -407,7 +407,6 @@ WITHOUT_LOOP = (
     EntryPath("run_sync", ("Host.run_sync",), {"api": CALL_TURN}, ways.run_sync, ONE_CALL, opens=True),
 )  # fmt: skip
 
-PATHS: Mapping[str, EntryPath] = {
-    path.name: path for path in (*TURNS, *STREAMS, *CALLS, *BELOW, *PEOPLE, *ALTERED, *COMMANDS, *WITHOUT_LOOP)
-}
+EVERY = (*TURNS, *STREAMS, *CALLS, *BELOW, *PEOPLE, *ALTERED, *COMMANDS, *WITHOUT_LOOP)
+PATHS: Mapping[str, EntryPath] = {path.name: path for path in EVERY}
 """Every entry path by its name."""
