@@ -61,8 +61,8 @@ DEFAULT_MODEL = "offline/demo"
 """The model of a host without one: no network, no key."""
 
 _FILES = (f"{store}.json{part}" for store in ("trust", "hooks") for part in ("", ".key", ".lock"))
-PRIVATE = ("sessions", "logins", "keys", *_FILES)
-"""Names in the state folder that are for no tool: transcripts and approvals, credentials, trust."""
+PRIVATE = ("sessions", "batches", "logins", "keys", *_FILES)
+"""Names in the state folder that are for no tool: transcripts, batches and approvals, credentials, trust."""
 
 
 @attrs.frozen(eq=False, repr=False)
