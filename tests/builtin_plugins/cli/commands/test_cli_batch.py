@@ -105,9 +105,8 @@ def test_a_turn_whose_connection_is_lost_is_continued_by_another_process(cli, wa
 
 
 def test_an_approval_in_a_file_of_a_batch_that_was_changed_does_not_count(tmp_path, caplog):
-    item = BatchItem(
-        "one", ModelRequest("m", (Message.user("hi"),)), "d1", asks=(("guard", "really?"),), approved_by="me"
-    )
+    request = ModelRequest("m", (Message.user("hi"),))
+    item = BatchItem("one", request, "d1", asks=(("guard", "really?"),), approved_by="me")
     batch = Batch("k1", "later/m", "", 1.0, (item, BatchItem("two", request, "d2", denied=("guard", "no"))))
     kept = KeptBatches(tmp_path)
     kept.write(Kept(batch, "q.jsonl", "d"))
