@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import attrs
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_hookspecs.messages import Message, Usage
-from pluggent_host.transcript.codec import decode_unsealed
-from pluggent_host.transcript.entries import Entry, Given, SessionBegan, Spending, TurnBegan, TurnOver, Undone
+from pluggent_transcript.codec import decode_unsealed
+from pluggent_transcript.entries import Entry, Given, SessionBegan, Spending, TurnBegan, TurnOver, Undone
 
 from pluggent_cli.sessions.store import Sessions
 
