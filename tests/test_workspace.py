@@ -216,8 +216,6 @@ HOST_ORDER = (
     ("plugins",),
     ("hooks",),
     ("tools",),
-    ("approvals",),
-    ("transcript",),
     ("operations",),
     ("turns",),
     ("session", "batches"),
@@ -311,6 +309,7 @@ LIGHT = {
         "pluggent_contract_values", "pluggent_contract_values.escape", "pluggent_host.settings",
         "pluggent_plugin_loader", *map("pluggent_plugin_loader.{}".format, (
             "catalog", "discovery", "entry_points", "names", "project", "settings", "suggestions")),
+        "pluggent_transcript", "pluggent_transcript.limits",
     },
 }  # fmt: skip
 """What each loads of the contract and the host; none loads a third-party package."""
@@ -335,7 +334,7 @@ def test_starting_loads_little_of_the_host_and_no_third_party_package(what: str,
     assert {module for module in loaded if not module.startswith("pluggent_cli")} == LIGHT[what]
 
 
-LENT = {"plugins", "settings", "approvals", "transcript", "common", "inspection", "__version__"}
+LENT = {"plugins", "settings", "common", "inspection", "__version__"}
 """Packages and modules of the host that a front end may import; everything else of the host has to be public."""
 LENT_TO = {"pluggent-testing": {"tools"}}
 

@@ -11,8 +11,11 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_hookspecs.attachments import audio as audio, file as file, image as image
     from pluggent_hookspecs.decisions import Approval as Approval
     from pluggent_plugin_loader.settings import Selection as Selection
+    from pluggent_transcript.limits import LimitChanges as LimitChanges, Limits as Limits, ToolLimits as ToolLimits
+    from pluggent_transcript.pending import Pending as Pending
+    from pluggent_transcript.rebuild import Exchange as Exchange
+    from pluggent_transcript.stored import StoredSession as StoredSession, StoredSessions as StoredSessions
 
-    from pluggent_host.approvals.pending import Pending as Pending
     from pluggent_host.batches import HostBatches as HostBatches
     from pluggent_host.hooks.event_bus import EventStream as EventStream
     from pluggent_host.host import Host as Host
@@ -23,14 +26,9 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_host.settings import (
         Grants as Grants,
         HostSettings as HostSettings,
-        LimitChanges as LimitChanges,
-        Limits as Limits,
         Timeouts as Timeouts,
-        ToolLimits as ToolLimits,
     )
     from pluggent_host.sync import SyncBatches as SyncBatches, SyncHost as SyncHost, SyncSession as SyncSession
-    from pluggent_host.transcript.rebuild import Exchange as Exchange
-    from pluggent_host.transcript.stored import StoredSession as StoredSession, StoredSessions as StoredSessions
     from pluggent_host.turns.next_step import Why as Why
     from pluggent_host.turns.options import TurnOptions as TurnOptions
     from pluggent_host.turns.result import TurnResult as TurnResult, TurnStream as TurnStream
@@ -38,7 +36,6 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
 __version__ = "0.1.0"
 
 _MODULES = {
-    "approvals.pending": "Pending",
     "batches": "HostBatches",
     "hooks.event_bus": "EventStream",
     "host": "Host",
@@ -46,10 +43,8 @@ _MODULES = {
     "operations.memory": "Memory",
     "operations.token_count": "NoTokenCount",
     "session": "OfferedTool Session",
-    "settings": "Grants HostSettings LimitChanges Limits Timeouts ToolLimits",
+    "settings": "Grants HostSettings Timeouts",
     "sync": "SyncBatches SyncHost SyncSession",
-    "transcript.rebuild": "Exchange",
-    "transcript.stored": "StoredSession StoredSessions",
     "turns.options": "TurnOptions",
     "turns.result": "TurnResult TurnStream",
     "turns.next_step": "Why",
@@ -59,6 +54,10 @@ _ELSEWHERE = {
     "pluggent_hookspecs.attachments": "audio file image",
     "pluggent_hookspecs.decisions": "Approval",
     "pluggent_plugin_loader.settings": "Selection",
+    "pluggent_transcript.limits": "LimitChanges Limits ToolLimits",
+    "pluggent_transcript.pending": "Pending",
+    "pluggent_transcript.rebuild": "Exchange",
+    "pluggent_transcript.stored": "StoredSession StoredSessions",
 }
 _WHERE = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()} | {
     name: module for module, names in _ELSEWHERE.items() for name in names.split()

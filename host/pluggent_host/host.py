@@ -30,8 +30,13 @@ from pluggent_hookspecs.tools import ToolSpec
 from pluggent_plugin_loader.catalog import PluginRecord
 from pluggent_plugin_loader.discovery import Discovery
 from pluggent_plugin_loader.loader import registered_name
+from pluggent_transcript.entries import Given, SessionAdopted, SessionBegan, Transcript
+from pluggent_transcript.limits import GivenLimits, check_limits, limited
+from pluggent_transcript.logs import MemoryTranscript, StoredTranscript
+from pluggent_transcript.rebuild import Rebuilt, rebuild
+from pluggent_transcript.standing import Approvals
+from pluggent_transcript.stored import StoredSessions
 
-from pluggent_host.approvals.standing import Approvals
 from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_around, people, take_apart
 from pluggent_host.batches import HostBatches
 from pluggent_host.common import process_marker
@@ -43,13 +48,9 @@ from pluggent_host.operations.embedding import EmbeddingOperation, check_request
 from pluggent_host.operations.token_count import CountOperation, counted
 from pluggent_host.plugins.lookup import session_files
 from pluggent_host.session import OfferedTool, Session, offered
-from pluggent_host.settings import GivenLimits, Grants, HostSettings, check_limits, limited
+from pluggent_host.settings import Grants, HostSettings
 from pluggent_host.tools.selection import ToolChoice
 from pluggent_host.tools.workspace_guard import Protected
-from pluggent_host.transcript.entries import Given, SessionAdopted, SessionBegan, Transcript
-from pluggent_host.transcript.logs import MemoryTranscript, StoredTranscript
-from pluggent_host.transcript.rebuild import Rebuilt, rebuild
-from pluggent_host.transcript.stored import StoredSessions
 from pluggent_host.turns.meter import check_names
 from pluggent_host.turns.options import check, checked_metadata
 from pluggent_host.turns.record import Agent, Conversation

@@ -16,13 +16,13 @@ from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.observations import Observation, SessionClosed
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
+from pluggent_transcript.entries import Entry, ModelChosen, PutBack, Undone
+from pluggent_transcript.pending import Pending, Waiting, answered, approval_of, refusal
+from pluggent_transcript.rebuild import Exchange, last_exchange, rebuild, unsaid
 
-from pluggent_host.approvals.pending import Pending, Waiting, answered, approval_of, refusal
 from pluggent_host.common.running import to_its_end
 from pluggent_host.hooks.event_bus import EventCallback, EventStream
 from pluggent_host.tools.toolset import Toolset
-from pluggent_host.transcript.entries import Entry, ModelChosen, PutBack, Undone
-from pluggent_host.transcript.rebuild import Exchange, last_exchange, rebuild, unsaid
 from pluggent_host.turns.background import cancel_waiting
 from pluggent_host.turns.loop import Turn, call_directly, turn_parts
 from pluggent_host.turns.options import Content, How, TurnOptions, check, going_on, user_message

@@ -24,15 +24,15 @@ from pluggent_hookspecs.background import BatchResult
 from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.observations import Observation
+from pluggent_transcript.entries import Entry
+from pluggent_transcript.pending import Pending
 
-from pluggent_host.approvals.pending import Pending
 from pluggent_host.assembly import Answerer, Approver, people
 from pluggent_host.batches import HostBatches
 from pluggent_host.host import Host
 from pluggent_host.operations.batch import Batch
 from pluggent_host.session import OfferedTool, Session
 from pluggent_host.tools.selection import ToolChoice
-from pluggent_host.transcript.entries import Entry
 from pluggent_host.turns.options import Content, TurnOptions
 from pluggent_host.turns.result import WAITING_EVENTS, TurnResult, TurnStream
 

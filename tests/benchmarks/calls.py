@@ -21,9 +21,9 @@ from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.settings import HostSettings
 from pluggent_host.tools.toolset import BoundTool, bind
 from pluggent_host.tools.workspace_guard import Protected
-from pluggent_host.transcript.entries import Decided, Transcript
-from pluggent_host.transcript.logs import MemoryTranscript
 from pluggent_host.turns.record import Services
+from pluggent_transcript.entries import Decided, Transcript
+from pluggent_transcript.logs import MemoryTranscript
 from saved import FileTranscript
 
 ROUNDS = 60

@@ -18,8 +18,8 @@ from pluggent_hookspecs.observations import (
 )
 from pluggent_host import Host
 from pluggent_host.hooks.event_bus import STREAM_EVENTS
-from pluggent_host.transcript.entries import SessionBegan, TurnBegan
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from pluggent_transcript.entries import SessionBegan, TurnBegan
 from saved import add
 from talking import WAIT_S, hosting, talking
 

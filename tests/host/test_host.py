@@ -25,8 +25,8 @@ from pluggent_hookspecs.observations import (
 )
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 from pluggent_host import Host, HostSettings, Limits, ToolLimits, Why
-from pluggent_host.transcript.entries import Decided
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from pluggent_transcript.entries import Decided
 from saved import add
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
 

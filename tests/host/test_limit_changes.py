@@ -7,8 +7,8 @@ from hypothesis import given, strategies as st
 from pluggent_cli.config.keys import LIMIT_KINDS, TOOL_LIMIT_KINDS
 from pluggent_hookspecs import tool
 from pluggent_host import HostSettings, Limits, SyncHost, ToolLimits, Why
-from pluggent_host.settings import LimitChanges, check_limits, limited
 from pluggent_testing.fakes import ScriptedModel, call
+from pluggent_transcript.limits import LimitChanges, check_limits, limited
 from talking import hosting, talking
 
 STRICT = Limits(tool_rounds=1, tokens=1_000_000, per_tool={"work": ToolLimits(calls=1), "rest": ToolLimits(calls=0)})

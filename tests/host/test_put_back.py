@@ -5,8 +5,8 @@ from typing import Any
 
 from pluggent_hookspecs import Deny, ToolCallEvent, ToolContext, ToolOutput, ToolResultEvent, UndoCall, hookimpl, tool
 from pluggent_host import Host, HostSettings
-from pluggent_host.transcript.entries import Settled
 from pluggent_testing.fakes import ScriptedModel, call
+from pluggent_transcript.entries import Settled
 
 
 class Notes:

@@ -27,8 +27,8 @@ from pluggent_hookspecs import (
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_host import Limits, Session
 from pluggent_host.settings import HostSettings
-from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import Reply, ScriptedModel
+from pluggent_transcript.rebuild import rebuild
 from saved import read
 from talking import WAIT_S, assert_whole, hosting
 

@@ -10,7 +10,9 @@ from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.observations import DecisionMade, SessionClosed, SessionOpened, TextShown
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings
-from pluggent_host.transcript.entries import (
+from pluggent_host.turns.next_step import Why
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from pluggent_transcript.entries import (
     Decided,
     Dispatched,
     Said,
@@ -20,8 +22,6 @@ from pluggent_host.transcript.entries import (
     TurnBegan,
     TurnOver,
 )
-from pluggent_host.turns.next_step import Why
-from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from saved import add
 from talking import WAIT_S, Live, assert_whole, hosting, results, shape, talking, text
 

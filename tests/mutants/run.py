@@ -33,16 +33,15 @@ from mutations import mutations
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CORE = (
-    "host/pluggent_host/approvals/*.py",
     "host/pluggent_host/hooks/[cov]*.py",
     "host/pluggent_host/hooks/ledgers.py",
     "host/pluggent_host/operations/[aimopq]*.py",
     "host/pluggent_host/operations/tool_call.py",
-    "host/pluggent_host/transcript/doubts.py",
     "host/pluggent_host/turns/consent.py",
     "host/pluggent_host/turns/[mnrs]e*.py",
     "host/pluggent_host/turns/tool_batch.py",
     "builtin_plugins/function_tools/pluggent_function_tools/arguments.py",
+    "builtin_plugins/transcript/pluggent_transcript/[dps]*.py",
 )
 TESTS = ("tests/host", "tests/policy", "tests/builtin_plugins/contract_values", "tests/builtin_plugins/function_tools")
 

@@ -48,15 +48,15 @@ from pluggent_hookspecs.sessions import (
     SessionQuery,
 )
 from pluggent_host import Host, HostSettings, Limits, Session
-from pluggent_host.approvals.pending import Pending
-from pluggent_host.approvals.standing import KIND, Approvals
-from pluggent_host.transcript.codec import decode_unsealed
-from pluggent_host.transcript.entries import Decided, Entry, Said, SessionBegan, Settled, Spending, TurnBegan, TurnOver
-from pluggent_host.transcript.logs import StoredTranscript
 from pluggent_state_files.session_log import FileLog
 from pluggent_state_files.store import FileApprovals, FileStore
 from pluggent_testing.fakes import Reply, ScriptedModel, call
 from pluggent_testing.sessions import MemorySessions, answered, lines_of
+from pluggent_transcript.codec import decode_unsealed
+from pluggent_transcript.entries import Decided, Entry, Said, SessionBegan, Settled, Spending, TurnBegan, TurnOver
+from pluggent_transcript.logs import StoredTranscript
+from pluggent_transcript.pending import Pending
+from pluggent_transcript.standing import KIND, Approvals
 from talking import Permits
 
 CALL = ToolCall("c1", "weather", '{"city": "Beijing", "unit": "fahrenheit"}')

@@ -23,11 +23,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 LAZY = ("pluggent_hookspecs", "pluggent_host")
 """The packages whose ``__init__`` imports a name when it is first used."""
-HOST_LIBRARIES = {"pluggent-plugin-loader"}
+HOST_LIBRARIES = {"pluggent-plugin-loader", "pluggent-transcript"}
 """The libraries that the host is built on; no plugin is."""
 HOST_PARTS = {"pluggent-host", *HOST_LIBRARIES}
 BUILT_ON = {
     "pluggent-contract-values": {"pluggent-function-tools"},
+    "pluggent-transcript": {"pluggent-contract-values", "pluggent-plugin-loader"},
     "pluggent-host": HOST_LIBRARIES | {"pluggent-contract-values", "pluggent-function-tools"},
     "pluggent-cli": HOST_PARTS
     | {"pluggent-checked-http", "pluggent-contract-values", "pluggent-models", "pluggent-state-files"},

@@ -21,12 +21,12 @@ from pluggent_hookspecs.messages import Text
 from pluggent_hookspecs.observations import DecisionMade, ToolFinished, ToolLogged, ToolProgressed
 from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import ToolOutput
-from pluggent_host.approvals.patterns import may_approve
 from pluggent_host.common.running import said
 from pluggent_host.host import Host
 from pluggent_host.inspection import FILTERS
 from pluggent_host.session import Session
 from pluggent_plugin_loader.suggestions import did_you_mean
+from pluggent_transcript.patterns import may_approve
 
 log = logging.getLogger("pluggent.host")
 

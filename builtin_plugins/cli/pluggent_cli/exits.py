@@ -32,7 +32,7 @@ MEANINGS = (
     (DENIED, "denied by a policy, or an approval was not given"),
     (LIMIT, "a limit was reached"),
     (PLUGIN, "a plugin that has to run could not"),
-    (PAUSED, "the turn waits for an approval: pluggent approvals"),
+    (PAUSED, "the turn waits for an approval (pluggent approvals) or for its reply; a batch runs"),
     (FAULT, "a fault in pluggent itself"),
     (INTERRUPTED, "interrupted (Ctrl-C); 143 if terminated, 141 if the output is closed"),
 )

@@ -248,12 +248,19 @@ def _without_answer(id: str, problem: _Problem) -> BatchResult:
 def _state(batch: Object, faults: Faults) -> BatchState:
     counts = as_fields(batch.get("request_counts"))
     status = as_text(batch.get("status"))
-    problems = as_fields(batch.get("errors")).get("data")
-    said = [as_text(as_fields(each).get("message")) for each in problems] if isinstance(problems, list) else []
+    problems = _list_or_none(as_fields(batch.get("errors")).get("data"))
+    said = [as_text(as_fields(each).get("message")) for each in problems]
     total, done, failures = (as_count(counts.get(name)) or 0 for name in ("total", "completed", "failed"))
     return BatchState(
         faults.shown(status), status in _ENDED, total, done, failures, faults.shown("; ".join(filter(None, said[:5])))
     )
+
+
+def _list_or_none(value: object) -> list[Any]:
+    try:
+        return as_list(value, "data")
+    except MalformedError:
+        return []
 
 
 async def _known(answer: Answer, ticket: BatchTicket, faults: Faults, access: Access) -> None:

@@ -14,8 +14,19 @@ from pluggent_provider_http.hosted_tools import Declared
 MCP = "mcp"
 PRICE = "price_usd"
 """What one call costs in dollars: a setting of ours, which is not sent."""
-_OURS = frozenset({"apply_patch", "computer", "computer_use_preview", "custom", "function", "local_shell", "namespace"})
-"""Kinds of tools that run here."""
+_OURS = frozenset(
+    {
+        "apply_patch",
+        "builtin_function",
+        "computer",
+        "computer_use_preview",
+        "custom",
+        "function",
+        "local_shell",
+        "namespace",
+    }
+)
+"""Kinds of tools whose calls are handed to us."""
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SECRETS = ("authorization", "headers")
 _ALWAYS = "always"

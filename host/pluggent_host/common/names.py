@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 HOST = "host"
-DOUBT = "host:doubt"
-"""The voter where only a person may decide: a call that may have happened, a prompt of an unknown author."""
 
 
 def framed(*parts: bytes) -> bytes:

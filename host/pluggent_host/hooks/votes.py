@@ -10,8 +10,9 @@ from pluggent_hookspecs import Value
 from pluggent_hookspecs.decisions import ANSWERS, Allow, Ask, Decision, Deny, Respond
 from pluggent_hookspecs.observations import Vote
 from pluggent_plugin_loader.names import APP
+from pluggent_transcript.standing import DOUBT
 
-from pluggent_host.common.names import DOUBT, HOST
+from pluggent_host.common.names import HOST
 from pluggent_host.hooks.caller import Answer
 from pluggent_host.settings import Grants
 

@@ -305,6 +305,8 @@ class BatchOperation(ModelCallOperation):
             raise ValueError("changed the model; all requests of a batch are for one")
         if any(tool not in event.request.tools for tool in value.tools):
             raise ValueError("added a tool, or changed the definition of one; tools can only be left out")
+        if value.hosted:
+            raise ValueError("added a tool of the vendor; these are for turns of a session")
         return attrs.evolve(event, request=value)
 
     def cost(self, event: ModelRequestEvent, attempt: int) -> Cost:
@@ -335,6 +337,8 @@ def _denied(id: str, by: str, why: str) -> BatchResult:
 def _check_ids(requests: Mapping[str, ModelRequest]) -> None:
     if not requests:
         raise ValueError("there is no request in the batch")
-    for id in requests:
+    for id, request in requests.items():
+        if request.hosted:
+            raise ValueError(f"'{id}' has tools of the vendor; these are for turns of a session")
         if not _ID.fullmatch(id):
             raise ValueError(f"the id {id!r} cannot be sent: 1 to 64 of A-Z a-z 0-9 _ -")

@@ -302,7 +302,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
     async def execute(self, event: ModelRequestEvent, attempt: Attempt) -> ModelResponse:
         started = perf_counter()
         self.used, self.meta = Usage(), ReplyMeta()
-        if attempt.number > 1 and self._unsure and awaits_hosted(event.request.messages):
+        if attempt.number > 1 and self._unsure and not self.run_key and awaits_hosted(event.request.messages):
             problem = "the vendor may have made the calls that were approved, so the request is not repeated"
             raise ProviderError(ProviderErrorKind.UNAVAILABLE, problem, provider=self._provider.name, retryable=False)
         self.attempts, self.asked = attempt.number, event

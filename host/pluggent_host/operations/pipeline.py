@@ -24,9 +24,9 @@ from pluggent_hookspecs.decisions import Approval, Ask, Decision, Deny
 from pluggent_hookspecs.events import ApprovalEvent
 from pluggent_hookspecs.observations import Change, DecisionMade, HookFailed, Observation, Vote
 from pluggent_plugin_loader.names import APP
+from pluggent_transcript.patterns import may_approve
+from pluggent_transcript.standing import capped, limits, narrowest
 
-from pluggent_host.approvals.patterns import may_approve
-from pluggent_host.approvals.standing import capped, limits, narrowest
 from pluggent_host.common.names import HOST
 from pluggent_host.hooks.caller import NOTHING, Caller
 from pluggent_host.hooks.event_bus import Sinks

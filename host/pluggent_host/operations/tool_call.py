@@ -27,6 +27,7 @@ from pluggent_hookspecs.messages import Usage
 from pluggent_hookspecs.observations import Change, ToolFinished
 from pluggent_hookspecs.tools import CallPreview, ToolContext, ToolOutput, UndoCall
 from pluggent_plugin_loader.plugin_errors import is_interrupt, raised_at
+from pluggent_transcript.doubts import UNSURE
 
 from pluggent_host.common.running import Threads, being_cancelled, comes_from_outside, said
 from pluggent_host.hooks.caller import Caller, Deadline, Late
@@ -34,7 +35,6 @@ from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
 from pluggent_host.tools.toolset import BoundTool
 from pluggent_host.tools.workspace_guard import Protected, why_outside
-from pluggent_host.transcript.doubts import UNSURE
 
 log = logging.getLogger("pluggent.tools")
 

@@ -11,14 +11,14 @@ from pluggent_hookspecs.decisions import Ask
 from pluggent_hookspecs.errors import ConfigError, PluginError, ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import ModelRequestEvent
 from pluggent_hookspecs.models import Provider
+from pluggent_transcript.entries import RunRefused
+from pluggent_transcript.pending import Paused, Pending, Run, Waiting
+from pluggent_transcript.standing import DOUBT
 
-from pluggent_host.approvals.pending import Paused, Pending, Run, Waiting
-from pluggent_host.common.names import DOUBT
 from pluggent_host.operations.background import BackgroundRun, cancel_run, log
 from pluggent_host.operations.model_call import IN_DOUBT, ModelCallOperation, content_digest
 from pluggent_host.operations.operation import Asks
 from pluggent_host.operations.pipeline import Operations
-from pluggent_host.transcript.entries import RunRefused
 from pluggent_host.turns.consent import Hold, pending_request
 from pluggent_host.turns.record import Services, TurnRecord
 

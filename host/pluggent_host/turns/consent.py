@@ -18,10 +18,10 @@ from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.events import InputEvent, ModelRequestEvent, ToolCallEvent
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelRequest
+from pluggent_transcript.patterns import may_approve
+from pluggent_transcript.pending import Agreed, Kind, Paused, Pending, Resolved, Run, Waiting
+from pluggent_transcript.standing import asked_by, limits
 
-from pluggent_host.approvals.patterns import may_approve
-from pluggent_host.approvals.pending import Agreed, Kind, Paused, Pending, Resolved, Run, Waiting
-from pluggent_host.approvals.standing import asked_by, limits
 from pluggent_host.common.names import HOST
 from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.operations.operation import (

@@ -23,8 +23,10 @@ from pluggent_hookspecs.messages import Message, ToolCall, Usage
 from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
 from pluggent_hookspecs.observations import HookFailed, TextShown, ToolFinished, TurnEnded, TurnStarted
 from pluggent_hookspecs.tools import ToolOutput
+from pluggent_transcript.entries import BY_HOST, WARNING, Said, TurnOver
+from pluggent_transcript.pending import Paused, Pending, Run, Waiting
+from pluggent_transcript.rebuild import close_call
 
-from pluggent_host.approvals.pending import Paused, Pending, Run, Waiting
 from pluggent_host.common.running import said, uncancelled
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.order import Chain
@@ -33,8 +35,6 @@ from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.operations.operation import Answered, Denied, Granted, Journal, Ready, Settled, unanswered
 from pluggent_host.tools.hosted import HOSTED, hosted_of, hosted_outputs
 from pluggent_host.tools.toolset import Toolset
-from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, TurnOver
-from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.background import RunRecord
 from pluggent_host.turns.consent import Consent, Hold, Waits, frozen_again, pending_of, submitted_again
 from pluggent_host.turns.meter import Meter, Quota

@@ -13,11 +13,11 @@ from pluggent_hookspecs import Value
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Usage
 from pluggent_plugin_loader.suggestions import did_you_mean
+from pluggent_transcript.entries import Spending
+from pluggent_transcript.limits import Limits, ToolLimits
 
 from pluggent_host.operations.model_call import ModelCallOperation
-from pluggent_host.settings import Limits, ToolLimits
 from pluggent_host.tools.toolset import BoundTool, Toolset
-from pluggent_host.transcript.entries import Spending
 from pluggent_host.turns.next_step import Spent
 from pluggent_host.turns.record import TurnRecord
 

@@ -35,6 +35,7 @@ from pluggent_hookspecs.observations import LOG_LEVELS, QuestionAnswered, ToolLo
 from pluggent_hookspecs.questions import Accepted, Elicited
 from pluggent_hookspecs.tools import ToolOutput
 from pluggent_plugin_loader.suggestions import did_you_mean
+from pluggent_transcript.entries import Dispatched, Settled
 
 from pluggent_host.hooks.caller import Deadline
 from pluggent_host.operations.embedding import EmbeddingOperation, check_request, embedded
@@ -51,7 +52,6 @@ from pluggent_host.operations.operation import (
 from pluggent_host.operations.token_count import CountOperation, counted
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.toolset import Toolset
-from pluggent_host.transcript.entries import Dispatched, Settled
 from pluggent_host.turns.parts import TurnParts
 from pluggent_host.turns.tool_batch import WOULD_ASK, put_backs
 

@@ -13,9 +13,8 @@ from typing import Any, TypeAlias, assert_never
 import attrs
 from pluggent_hookspecs import Json, Value
 from pluggent_hookspecs.messages import Usage
-
-from pluggent_host.approvals.pending import Outcome
-from pluggent_host.settings import Limits
+from pluggent_transcript.limits import Limits
+from pluggent_transcript.pending import Outcome
 
 NEARLY = 0.8
 """The part of a limit from which on the model is warned of it."""

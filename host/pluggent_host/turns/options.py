@@ -12,9 +12,9 @@ from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import Message, Part, Role, Text
 from pluggent_hookspecs.models import ModelParameters
+from pluggent_transcript.limits import GivenLimits, check_limits, limited
+from pluggent_transcript.pending import Waiting
 
-from pluggent_host.approvals.pending import Waiting
-from pluggent_host.settings import GivenLimits, check_limits, limited
 from pluggent_host.turns.meter import check_names
 from pluggent_host.turns.record import Agent
 

@@ -17,9 +17,13 @@ from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
 from pluggent_hookspecs.observations import DecisionMade, Observation
+from pluggent_transcript.doubts import Doubts
+from pluggent_transcript.entries import Decided as DecidedEntry, Entry, Said, Transcript, TurnBegan, TurnOver
+from pluggent_transcript.limits import Limits
+from pluggent_transcript.pending import Paused, Resolved, Terms, Waiting, plain_limits
+from pluggent_transcript.rebuild import close_call
+from pluggent_transcript.standing import Approvals, Standing, covering, standing_of
 
-from pluggent_host.approvals.pending import Paused, Resolved, Terms, Waiting, plain_limits
-from pluggent_host.approvals.standing import Approvals, Standing, covering, standing_of
 from pluggent_host.common.running import Threads
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.event_bus import EventStreams
@@ -29,13 +33,10 @@ from pluggent_host.operations.operation import Asked, Decided, Journal, Ready
 from pluggent_host.operations.pipeline import Operations
 from pluggent_host.operations.tool_call import ToolCallOperation
 from pluggent_host.plugins.lookup import Model
-from pluggent_host.settings import HostSettings, Limits
+from pluggent_host.settings import HostSettings
 from pluggent_host.tools.selection import SessionTools
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.tools.workspace_guard import Protected
-from pluggent_host.transcript.doubts import Doubts
-from pluggent_host.transcript.entries import Decided as DecidedEntry, Entry, Said, Transcript, TurnBegan, TurnOver
-from pluggent_host.transcript.rebuild import close_call
 
 log = logging.getLogger("pluggent.approvals")
 

@@ -13,8 +13,8 @@ from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import FinishReason
 from pluggent_hookspecs.observations import Observation, ToolLogged, ToolProgressed
+from pluggent_transcript.pending import Pending
 
-from pluggent_host.approvals.pending import Pending
 from pluggent_host.common.event_queue import EventQueue
 from pluggent_host.common.running import to_its_end
 from pluggent_host.turns.next_step import Done, Why

@@ -10,8 +10,8 @@ from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import InputEvent
 from pluggent_hookspecs.messages import Message, ToolCall, Usage
 from pluggent_hookspecs.tools import ToolOutput
+from pluggent_transcript.pending import Pending, Resolved, Resumed, Waiting
 
-from pluggent_host.approvals.pending import Pending, Resolved, Resumed, Waiting
 from pluggent_host.operations.input_output import InputOperation
 from pluggent_host.operations.operation import Asked, Denied, Ready, Settled, unanswered
 from pluggent_host.operations.tool_call import ToolCallOperation

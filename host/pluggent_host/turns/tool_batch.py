@@ -23,9 +23,11 @@ from pluggent_hookspecs.events import ToolCallEvent
 from pluggent_hookspecs.messages import Message, Part, Text, ToolCall
 from pluggent_hookspecs.observations import ToolStarted
 from pluggent_hookspecs.tools import ToolOutput
+from pluggent_transcript.entries import Dispatched, PutBack, Settled
+from pluggent_transcript.pending import Outcome, Pending
+from pluggent_transcript.rebuild import close_call
+from pluggent_transcript.standing import limits, narrowest
 
-from pluggent_host.approvals.pending import Outcome, Pending
-from pluggent_host.approvals.standing import limits, narrowest
 from pluggent_host.operations.operation import (
     Answered,
     Decided,
@@ -38,8 +40,6 @@ from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.hosted import hosted_call
 from pluggent_host.tools.toolset import BoundTool, Toolset
 from pluggent_host.tools.unknown_tool import missing, unknown_tool
-from pluggent_host.transcript.entries import Dispatched, PutBack, Settled
-from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.consent import Waits
 from pluggent_host.turns.next_step import ToolsSettled
 from pluggent_host.turns.parts import TurnParts

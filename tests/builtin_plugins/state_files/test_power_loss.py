@@ -16,12 +16,12 @@ import attrs
 import pytest
 from pluggent_hookspecs import Allow, Approval, Ask, hookimpl, tool
 from pluggent_host import Host, HostSettings
-from pluggent_host.transcript.codec import decode
-from pluggent_host.transcript.entries import Dispatched, Entry
-from pluggent_host.transcript.rebuild import Rebuilt, rebuild
 from pluggent_state_files import session_log
 from pluggent_state_files.store import FileStore
 from pluggent_testing.fakes import ScriptedModel, call
+from pluggent_transcript.codec import decode
+from pluggent_transcript.entries import Dispatched, Entry
+from pluggent_transcript.rebuild import Rebuilt, rebuild
 from saved import answer_stored
 
 CALLS = ("open", "write", "pwrite", "fsync", "fdatasync", "replace", "rename", "mkdir", "unlink", "ftruncate")

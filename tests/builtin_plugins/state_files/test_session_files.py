@@ -11,10 +11,10 @@ from pluggent_hookspecs import Approval, Message, Usage
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_hookspecs.sessions import Line, SessionQuery
 from pluggent_host import Why
-from pluggent_host.transcript.codec import Encoder, decode, encode
-from pluggent_host.transcript.entries import Entry, Said, SessionBegan, TurnBegan, TurnOver
 from pluggent_state_files.store import FileStore
 from pluggent_testing.fakes import call
+from pluggent_transcript.codec import Encoder, decode, encode
+from pluggent_transcript.entries import Entry, Said, SessionBegan, TurnBegan, TurnOver
 from saved import Office, answer_stored
 
 ENTRIES: tuple[Entry, ...] = (

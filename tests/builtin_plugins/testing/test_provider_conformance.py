@@ -67,6 +67,7 @@ def test_the_suite_imports_no_http_library_and_no_plugin():
         "pluggent_hookspecs",
         "pluggent_plugin_loader",
         "pluggent_testing",
+        "pluggent_transcript",
     }
     assert {name for name in modules if name.startswith("pluggent_")} == ours
     assert "jsonschema_rs" not in modules

@@ -24,7 +24,6 @@ from pluggent_hookspecs import (
     thaw,
 )
 from pluggent_host import Host, Session, TurnResult
-from pluggent_host.transcript.entries import Entry, Said
 from pluggent_offline.grammar import Call, render
 from pluggent_offline.plugin import Offline
 from pluggent_openai.plugin import OpenAI
@@ -43,6 +42,7 @@ from pluggent_testing.providers.stories import (
 )
 from pluggent_testing.wires import AnthropicWire, OpenAIWire, ResponsesWire, WireServer
 from pluggent_testing.wires.server import holds, strings
+from pluggent_transcript.entries import Entry, Said
 
 TYPED = [render([[Call(*wanted) for wanted in calls] for calls in turn]) for turn in (FIRST_TURN, SECOND_TURN)]
 """What the person says: the offline provider understands it, and the others are told what it answers."""

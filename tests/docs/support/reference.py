@@ -29,11 +29,12 @@ from pluggent_cli.parsing import Parser, root_parser
 from pluggent_cli.table import COMMANDS
 from pluggent_hookspecs import HOOKS, ProvideEvent, errors, events, markers, observations
 from pluggent_plugin_loader.settings import Selection
+from pluggent_transcript.limits import Limits, ToolLimits
 from workspace import Member, members
 
 NONE = "none"
 _CLASSES = {
-    "limits": host_settings.Limits, "timeouts": host_settings.Timeouts, "selection": Selection,
+    "limits": Limits, "timeouts": host_settings.Timeouts, "selection": Selection,
     "grants": host_settings.Grants, "models": ModelNames,
 }  # fmt: skip
 
@@ -118,7 +119,7 @@ def _default(top: str, value: Any, kind: Kind) -> str:
 
 def tool_limits() -> str:
     """Return the limits of a single tool."""
-    said = field_docs(host_settings.ToolLimits)
+    said = field_docs(ToolLimits)
     rows = ((f"`{name}`", as_markdown(said[name]), kind.expected) for name, kind in TOOL_LIMIT_KINDS.items())
     return table(("key", "what it is", "value"), rows)
 

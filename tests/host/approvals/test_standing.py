@@ -11,10 +11,10 @@ from hypothesis import given, strategies as st
 from pluggent_hookspecs import Approval, ApprovalEvent, Ask, Respond, hookimpl, tool
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Host, HostSettings, Why
-from pluggent_host.approvals.patterns import fits, may_approve
 from pluggent_host.settings import Grants
-from pluggent_host.transcript.entries import Decided
 from pluggent_testing.fakes import ScriptedModel, call
+from pluggent_transcript.entries import Decided
+from pluggent_transcript.patterns import fits, may_approve
 from saved import FileStanding as Approvals, answer_stored
 
 

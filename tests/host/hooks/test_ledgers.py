@@ -16,9 +16,10 @@ from pluggent_hookspecs.models import ModelParameters, ModelResponse
 from pluggent_hookspecs.observations import DecisionMade, HookFailed, ModelCalled, ToolFinished
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 from pluggent_host import HostSettings, Limits, Session, Why
-from pluggent_host.settings import Timeouts, ToolLimits
-from pluggent_host.transcript.entries import Settled
+from pluggent_host.settings import Timeouts
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from pluggent_transcript.entries import Settled
+from pluggent_transcript.limits import ToolLimits
 from policy_stage import Danger, run, stage, using
 from saved import add
 from talking import WAIT_S, hosting, results, shape, talking

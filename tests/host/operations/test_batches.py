@@ -6,6 +6,7 @@ from pluggent_hookspecs import (
     Ask,
     ConfigError,
     Deny,
+    HostedTool,
     Message,
     ModelCalled,
     ModelRequest,
@@ -157,6 +158,9 @@ async def test_what_cannot_be_a_batch_is_refused_before_anything_is_sent():
                 await host.batches.submit("later/m", requests)
         with pytest.raises(ConfigError):
             await host.batches.submit("nobody/m", {"a": "x"})
+        hosted = ModelRequest("m", (Message.user("x"),), hosted=(HostedTool("later:hosted/web_search"),))
+        with pytest.raises(ValueError, match="'a' has tools of the vendor"):
+            await host.batches.submit("later/m", {"a": hosted})
         with_tool = ModelRequest("other", (Message.user("x"),), (tool,))
         batch = await host.batches.submit("later/m", {"a": with_tool})
         assert batch.items[0].request.model == "m"

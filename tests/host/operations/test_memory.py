@@ -29,9 +29,9 @@ from pluggent_hookspecs import (
 )
 from pluggent_host import Host
 from pluggent_host.operations.memory import MOST_CURSORS, Cursors
-from pluggent_host.transcript.entries import Decided
 from pluggent_memory_inmemory.plugin import InMemory
 from pluggent_testing.fakes import call
+from pluggent_transcript.entries import Decided
 from policy_stage import READS, USES, Store, attempt, either_way, note, stage
 
 every_way = pytest.mark.parametrize("way", ["host", "tool", "call_tool"])

@@ -29,9 +29,10 @@ from pluggent_hookspecs.models import Finished, ModelParameters, TextDelta
 from pluggent_hookspecs.observations import DecisionMade, Discarded, ModelCalled, ModelRetried, TextShown
 from pluggent_hookspecs.reply_meta import RateLimit, ReplyMeta
 from pluggent_host.operations.around import Rest
-from pluggent_host.settings import Grants, HostSettings, Limits, Timeouts
+from pluggent_host.settings import Grants, HostSettings, Timeouts
 from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from pluggent_transcript.limits import Limits
 from talking import WAIT_S, assert_whole, hosting, said, shape, talking
 
 DOWN = ProviderError(Kind.UNAVAILABLE, "down")

@@ -25,8 +25,9 @@ from pluggent_hookspecs import (
 )
 from pluggent_host.assembly import assemble, look_around, take_apart
 from pluggent_host.operations.operation import Ready
-from pluggent_host.settings import HostSettings, Limits, Timeouts
+from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_testing.fakes import call
+from pluggent_transcript.limits import Limits
 from policy_stage import Danger, in_order, reach, results, stage
 from tool_sources import Named
 

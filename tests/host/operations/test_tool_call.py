@@ -13,9 +13,9 @@ from pluggent_hookspecs.messages import Image, Text, ToolCall
 from pluggent_hookspecs.observations import ToolProgressed
 from pluggent_host import Host, Limits
 from pluggent_host.settings import HostSettings, Timeouts
-from pluggent_host.transcript.entries import Settled
 from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import Recorder, call
+from pluggent_transcript.entries import Settled
 from talking import assert_whole, results, said, talking
 
 

@@ -9,9 +9,9 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import FinishReason, ModelResponse
 from pluggent_host import Limits, ToolLimits, Why
-from pluggent_host.transcript.entries import Said
 from pluggent_host.turns.next_step import LAST_ROUND, NEARLY_SPENT
 from pluggent_testing.fakes import ScriptedModel, call
+from pluggent_transcript.entries import Said
 from talking import assert_whole, hosting, talking
 
 

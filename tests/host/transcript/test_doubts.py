@@ -20,10 +20,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from pluggent_hookspecs import Ask, ToolCallEvent, ToolContext, hookimpl, tool
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Host, HostSettings
-from pluggent_host.approvals.pending import Pending
 from pluggent_host.session import Session
-from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import Reply, ScriptedModel, call
+from pluggent_transcript.pending import Pending
+from pluggent_transcript.rebuild import rebuild
 from saved import answer_stored, forget_sizes, read
 from talking import assert_whole
 

@@ -10,8 +10,9 @@ from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.observations import DecisionMade, ToolFinished, TurnEnded
-from pluggent_host.approvals.pending import Resumed
-from pluggent_host.transcript.entries import (
+from pluggent_host.turns.next_step import Why
+from pluggent_testing.fakes import call
+from pluggent_transcript.entries import (
     Decided,
     Dispatched,
     Said,
@@ -21,10 +22,9 @@ from pluggent_host.transcript.entries import (
     TurnBegan,
     TurnOver,
 )
-from pluggent_host.transcript.logs import MemoryTranscript
-from pluggent_host.transcript.rebuild import close_call, rebuild
-from pluggent_host.turns.next_step import Why
-from pluggent_testing.fakes import call
+from pluggent_transcript.logs import MemoryTranscript
+from pluggent_transcript.pending import Resumed
+from pluggent_transcript.rebuild import close_call, rebuild
 from saved import LIMITS, SCRIPTS, TOOLS, play
 from talking import assert_whole, results, shape, talking
 

@@ -12,9 +12,9 @@ from hypothesis import given, strategies as st
 from pluggent_contract_values.as_json import from_plain, line_of
 from pluggent_hookspecs import Change, DecisionMade, Message, Role, Scope, Usage, Vote
 from pluggent_hookspecs.messages import Refusal, Text, ToolCall
-from pluggent_host.approvals.pending import Outcome
-from pluggent_host.transcript.codec import Encoder, plain_entry
-from pluggent_host.transcript.entries import Decided, Dispatched, Entry, Settled, Spending
+from pluggent_transcript.codec import Encoder, plain_entry
+from pluggent_transcript.entries import Decided, Dispatched, Entry, Settled, Spending
+from pluggent_transcript.pending import Outcome
 
 
 class Word(str):

@@ -7,9 +7,9 @@ import pytest
 from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import Message, SessionError
-from pluggent_host.transcript.entries import ModelChosen, Said, TurnBegan, Undone
 from pluggent_state_files.listing import delete, places
 from pluggent_state_files.session_log import read_lines
+from pluggent_transcript.entries import ModelChosen, Said, TurnBegan, Undone
 from saved import FileTranscript, Summary, matching, save, summaries, turn
 
 

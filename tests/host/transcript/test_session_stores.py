@@ -12,9 +12,9 @@ from pluggent_hookspecs.errors import ConfigError, SessionError, SessionLeaseLos
 from pluggent_hookspecs.events import ProvideEvent
 from pluggent_hookspecs.sessions import SessionStore
 from pluggent_host import Host, HostSettings, Selection, Session, Why
-from pluggent_host.transcript.entries import Said
 from pluggent_testing.fakes import ScriptedModel, call
 from pluggent_testing.sessions import MemorySessions, answered
+from pluggent_transcript.entries import Said
 from saved import SlowSessions
 
 

@@ -13,9 +13,9 @@ import pytest
 from each_of import each_of
 from pluggent_hookspecs import Message, ModelResponse, SessionError, Usage
 from pluggent_hookspecs.messages import ToolCall
-from pluggent_host.transcript.entries import Said, SessionBegan, TurnBegan, TurnOver
-from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import ScriptedModel
+from pluggent_transcript.entries import Said, SessionBegan, TurnBegan, TurnOver
+from pluggent_transcript.rebuild import rebuild
 from saved import LIMITS, SCRIPTS, TOOLS, FileTranscript, play, read
 from talking import assert_whole, hosting, shape
 

@@ -13,7 +13,8 @@ from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.observations import DecisionMade
 from pluggent_host import Exchange, Host, Session
-from pluggent_host.transcript.entries import (
+from pluggent_testing.fakes import ScriptedModel, call
+from pluggent_transcript.entries import (
     Decided,
     Dispatched,
     Entry,
@@ -25,8 +26,7 @@ from pluggent_host.transcript.entries import (
     TurnOver,
     Undone,
 )
-from pluggent_host.transcript.rebuild import close_call, last_exchange, rebuild
-from pluggent_testing.fakes import ScriptedModel, call
+from pluggent_transcript.rebuild import close_call, last_exchange, rebuild
 from talking import WAIT_S, assert_whole, hosting, shape, talking
 
 

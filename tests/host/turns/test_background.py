@@ -17,13 +17,13 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
-from pluggent_host.approvals.pending import Paused
 from pluggent_host.settings import HostSettings
-from pluggent_host.transcript.entries import RunRefused, Spending
-from pluggent_host.transcript.rebuild import rebuild
 from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from pluggent_testing.later.fakes import LaterModel, LaterVendor
+from pluggent_transcript.entries import RunRefused, Spending
+from pluggent_transcript.pending import Paused
+from pluggent_transcript.rebuild import rebuild
 from talking import WAIT_S, assert_whole, hosting, shape
 
 LATER = ModelParameters(background=True)

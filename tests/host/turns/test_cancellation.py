@@ -10,10 +10,10 @@ from places import Place, Stuck, hanging_hook, only_this_task
 from pluggent_hookspecs import ToolContext, tool
 from pluggent_hookspecs.observations import DecisionMade, ToolStarted, TurnEnded
 from pluggent_host.settings import HostSettings, Timeouts
-from pluggent_host.transcript.entries import Dispatched, Settled, TurnOver
-from pluggent_host.transcript.rebuild import rebuild
 from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from pluggent_transcript.entries import Dispatched, Settled, TurnOver
+from pluggent_transcript.rebuild import rebuild
 from talking import WAIT_S, assert_whole, results, shape, talking
 
 DOUBT = (("host:doubt", "the same call was interrupted before and may already have taken effect"),)

@@ -6,8 +6,8 @@ import pytest
 from fake_plugins import plugin
 from pluggent_hookspecs import Allow, Ask, Deny, MemoryItem, ToolContext, ToolFinished, tool
 from pluggent_host import Why
-from pluggent_host.transcript.entries import Decided, Dispatched, TurnBegan
 from pluggent_testing.fakes import Recorder, call
+from pluggent_transcript.entries import Decided, Dispatched, TurnBegan
 from policy_stage import Store
 from talking import hosting, results, said, shape, talking
 

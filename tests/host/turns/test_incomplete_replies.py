@@ -7,7 +7,7 @@ import pytest
 from fake_plugins import plugin
 from pluggent_hookspecs import Deny, FinishReason, Message, ModelResponse, TurnEnded
 from pluggent_host import Why
-from pluggent_host.transcript.entries import TurnOver
+from pluggent_transcript.entries import TurnOver
 from talking import said, talking
 
 CUT = "the reply was cut off: it had reached the most tokens that it may have"

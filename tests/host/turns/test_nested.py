@@ -30,10 +30,11 @@ from pluggent_hookspecs import (
     ToolStarted,
     tool,
 )
-from pluggent_host.settings import Grants, HostSettings, Limits
-from pluggent_host.transcript.entries import Dispatched, Said, SessionBegan, TurnBegan
-from pluggent_host.transcript.rebuild import rebuild
+from pluggent_host.settings import Grants, HostSettings
 from pluggent_testing.fakes import ScriptedModel, call
+from pluggent_transcript.entries import Dispatched, Said, SessionBegan, TurnBegan
+from pluggent_transcript.limits import Limits
+from pluggent_transcript.rebuild import rebuild
 from policy_stage import Danger, Store, either_way, results, run, stage, using
 from talking import WAIT_S, talking
 

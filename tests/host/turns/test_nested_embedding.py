@@ -24,9 +24,9 @@ from pluggent_hookspecs import (
     hookimpl,
 )
 from pluggent_host import Host, HostSettings, NoTokenCount
-from pluggent_host.settings import Limits
-from pluggent_host.transcript.entries import Spending
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from pluggent_transcript.entries import Spending
+from pluggent_transcript.limits import Limits
 from policy_stage import Danger, Stage, run, using
 
 TEXTS = ("one", "two")

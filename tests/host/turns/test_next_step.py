@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pluggent_hookspecs.messages import Usage
-from pluggent_host.approvals.pending import Outcome
-from pluggent_host.settings import Limits
 from pluggent_host.turns.next_step import (
     LAST_ROUND,
     NEARLY_SPENT,
@@ -24,6 +22,8 @@ from pluggent_host.turns.next_step import (
     Why,
     step,
 )
+from pluggent_transcript.limits import Limits
+from pluggent_transcript.pending import Outcome
 
 CALL = (("c1", "add 1"),)
 RESULT = (Outcome("c1", "one"),)

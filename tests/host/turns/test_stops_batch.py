@@ -14,9 +14,10 @@ from pluggent_function_tools.function_tool import definition_digest, function_to
 from pluggent_hookspecs import ApprovalEvent, Ask, Deny, Respond, ToolCall, ToolErrorKind, ToolOutput, tool
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host import HostSettings, Limits, Why
-from pluggent_host.settings import Timeouts, ToolLimits
-from pluggent_host.transcript.entries import Dispatched, Settled
+from pluggent_host.settings import Timeouts
 from pluggent_testing.fakes import call
+from pluggent_transcript.entries import Dispatched, Settled
+from pluggent_transcript.limits import ToolLimits
 from saved import read_session
 from talking import WAIT_S, assert_whole, hosting, results, said, talking
 

@@ -8,9 +8,9 @@ from fake_plugins import plugin
 from hypothesis import given, settings, strategies as st
 from pluggent_hookspecs import Ask, Deny, tool
 from pluggent_host import HostSettings, Limits, Session
-from pluggent_host.settings import ToolLimits
-from pluggent_host.transcript.entries import Dispatched, Settled
 from pluggent_testing.fakes import call
+from pluggent_transcript.entries import Dispatched, Settled
+from pluggent_transcript.limits import ToolLimits
 from talking import assert_whole, talking
 
 OUTCOMES = {

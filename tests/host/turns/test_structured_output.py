@@ -11,8 +11,8 @@ from pluggent_function_tools.structured_output import output_form
 from pluggent_hookspecs import Deny, Message, ModelParameters, Param
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Limits, Why
-from pluggent_host.transcript.entries import Said
 from pluggent_testing.fakes import ScriptedModel, call
+from pluggent_transcript.entries import Said
 from talking import talking
 
 

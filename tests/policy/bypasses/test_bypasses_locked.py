@@ -10,8 +10,9 @@ from hypothesis import given, strategies as st
 from pluggent_cli.config.sources import Loaded, load_settings, read_settings
 from pluggent_hookspecs import tool
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.settings import HostSettings, Limits, ToolLimits
+from pluggent_host.settings import HostSettings
 from pluggent_testing.fakes import call
+from pluggent_transcript.limits import Limits, ToolLimits
 from policy_stage import said
 
 SEND = "app:tools:tool/send"

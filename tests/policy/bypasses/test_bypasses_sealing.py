@@ -15,10 +15,10 @@ from cli_support import mailing, pause, requests
 from each_of import each_of
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Limits
-from pluggent_host.approvals.standing import Standing
 from pluggent_host.common import process_marker
 from pluggent_state_files.seals import SealedRecords
 from pluggent_testing.fakes import call
+from pluggent_transcript.standing import Standing
 from saved import FileStanding as Approvals, FileTranscript, all_waiting
 
 STANDS = Standing("a:tool/b", "d", (("guard", "why"),), ("v",), {}, "", "", "", "terminal:ann", 1.0, "always")
@@ -173,7 +173,7 @@ def test_two_processes_that_keep_approvals_at_once_lose_none(tmp_path: Path):
     source = """
 import sys
 from pathlib import Path
-from pluggent_host.approvals.standing import Approvals, Standing
+from pluggent_transcript.standing import Approvals, Standing
 from pluggent_state_files.store import FileApprovals
 for number in range(20):
     stands = Standing(sys.argv[2], str(number), (("g", "w"),), ("v",), {}, "", "", "", "key:a", 1.0, "always")

@@ -12,11 +12,10 @@ from hypothesis import given, settings, strategies as st
 from pluggent_hookspecs import Approval, Ask, Json, ToolCallEvent, ToolSpec, tool
 from pluggent_hookspecs.decisions import REACHES
 from pluggent_hookspecs.events import Scope
-from pluggent_host.approvals.patterns import fits, may_approve
-from pluggent_host.approvals.pending import Resolved
-from pluggent_host.approvals.standing import Standing
-from pluggent_host.common.names import DOUBT
 from pluggent_testing.fakes import call
+from pluggent_transcript.patterns import fits, may_approve
+from pluggent_transcript.pending import Resolved
+from pluggent_transcript.standing import DOUBT, Standing
 from policy_rules import agreeing, hooked
 from policy_stage import said
 from saved import FileStanding as Approvals, FileTranscript

@@ -20,10 +20,10 @@ from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Role
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings
-from pluggent_host.transcript.entries import Dispatched, Said, Settled
-from pluggent_host.transcript.rebuild import rebuild
 from pluggent_host.turns.next_step import Why
 from pluggent_testing.fakes import ScriptedModel, call
+from pluggent_transcript.entries import Dispatched, Said, Settled
+from pluggent_transcript.rebuild import rebuild
 from policy_rules import agreeing, full_disk, hooked
 from saved import FileTranscript, read
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking

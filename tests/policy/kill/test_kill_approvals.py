@@ -19,9 +19,9 @@ from dying import REFUSED, answers, number_of, opened
 from pluggent_hookspecs import ModelRequest
 from pluggent_hookspecs.messages import Role
 from pluggent_host import Why
-from pluggent_host.approvals.pending import Paused, Resolved
-from pluggent_host.transcript.entries import Dispatched, Entry, Settled
 from pluggent_testing.fakes import Reply, call
+from pluggent_transcript.entries import Dispatched, Entry, Settled
+from pluggent_transcript.pending import Paused, Resolved
 from saved import read
 from talking import assert_whole
 

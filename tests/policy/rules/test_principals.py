@@ -24,10 +24,10 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host import Host, HostSettings, Session, Why
-from pluggent_host.approvals.pending import Paused, Resolved
-from pluggent_host.approvals.standing import Standing
 from pluggent_host.settings import Grants
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from pluggent_transcript.pending import Paused, Resolved
+from pluggent_transcript.standing import Standing
 from policy_rules import hooked
 from policy_stage import Store
 from saved import FileStanding as Approvals, FileTranscript, answer_stored, without_checksums

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from pluggent_hookspecs import ApprovalEvent, Ask, Decision, Deny, Respond, Role, ToolCall, tool
-from pluggent_host.settings import HostSettings, Limits, Timeouts
+from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_testing.fakes import call
+from pluggent_transcript.limits import Limits
 from policy_rules import ASKS, agreeing, hooked
 from policy_stage import Danger, said
 

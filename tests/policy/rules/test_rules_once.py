@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from places import hanging_once
 from pluggent_hookspecs import ApprovalEvent, Deny, ToolContext, tool
-from pluggent_host.transcript.entries import Settled
 from pluggent_testing.fakes import call
+from pluggent_transcript.entries import Settled
 from policy_rules import agreeing, hooked, twice
 from policy_stage import said, stage
 

@@ -32,12 +32,12 @@ from typing import Any
 from pluggent_hookspecs import Ask, ModelRequest, ToolCallEvent, ToolContext, hookimpl, tool
 from pluggent_hookspecs.observations import Observation
 from pluggent_host import Approval, Host, HostSettings
-from pluggent_host.approvals.pending import Pending
 from pluggent_host.session import Session
-from pluggent_host.transcript.entries import Entry
-from pluggent_host.transcript.logs import StoredTranscript
-from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import Reply, ScriptedModel, call
+from pluggent_transcript.entries import Entry
+from pluggent_transcript.logs import StoredTranscript
+from pluggent_transcript.pending import Pending
+from pluggent_transcript.rebuild import rebuild
 from saved import answer_stored, read
 
 REPLIES: tuple[Reply, ...] = (

@@ -19,8 +19,8 @@ from pluggent_hookspecs.decisions import REACHES, Approval, Reach
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent, Scope
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
-from pluggent_host.approvals.pending import Pending
 from pluggent_host.inspection import Form, form_of
+from pluggent_transcript.pending import Pending
 
 from pluggent_cli.approvals.refusals import words_of
 from pluggent_cli.approvals.view import request_lines

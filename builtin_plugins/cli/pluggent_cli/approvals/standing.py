@@ -25,7 +25,7 @@ from pluggent_cli.terminal.console import Console, moment, warning
 
 if TYPE_CHECKING:  # see standing
     from pluggent_hookspecs.sessions import ApprovalRecord, ApprovalRecords
-    from pluggent_host.approvals.standing import Standing
+    from pluggent_transcript.standing import Standing
 
 _SHORTEST_KEY = 32
 """Characters of a key: fewer could be tried out."""
@@ -66,7 +66,7 @@ def standing(sessions: Sessions, console: Console) -> int:
 async def _standing(records: ApprovalRecords) -> tuple[Sequence[Standing], list[str]]:
     """Return the approvals that hold, and a sentence on each record that does not count."""
     # Here and not above: listing what waits needs none of it.
-    from pluggent_host.approvals.standing import read_standing
+    from pluggent_transcript.standing import read_standing
 
     answer = records.all()
     found = list(await answer if isinstance(answer, Awaitable) else answer)
@@ -87,7 +87,7 @@ def problems_in(records: Iterable[ApprovalRecord]) -> list[str]:
 def forget(sessions: Sessions, words: Sequence[str], console: Console) -> int:
     """Revoke an approval."""
     id = one_name("approvals forget", words)
-    from pluggent_host.approvals.standing import KIND  # here and not above: see standing
+    from pluggent_transcript.standing import KIND  # here and not above: see standing
 
     if not sessions.ask(lambda: sessions.store.approvals().drop(KIND, id)):
         raise SessionError(f"no approval is called {id!r}; those that hold: pluggent approvals standing")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pluggent_contract_values.escape import escape_all
-from pluggent_host.approvals.pending import Pending
+from pluggent_transcript.pending import Pending
 
 from pluggent_cli.sessions.pending import SHORT, Call, Waiting
 from pluggent_cli.terminal.console import Console, Row, escape_controls, hanging, moment

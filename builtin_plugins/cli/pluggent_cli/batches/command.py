@@ -89,8 +89,10 @@ def _submitted(setup: Setup, options: argparse.Namespace, console: Console, kept
 
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), [f"cannot be read: {error}"]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), [f"is not UTF-8: {error.reason} at byte {error.start}"]) from error
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
     model = setup.model_named(options.model or setup.settings.model)
     if not model:
         raise ConfigError("--model", ["say which model answers: -m openai/gpt-5-mini"])

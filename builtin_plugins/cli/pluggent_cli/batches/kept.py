@@ -1,11 +1,13 @@
 """The batches that were submitted here, a file each in the state folder: written before anything is sent.
 
-Names are the keys that mark the batches at their vendors.
+Names are the keys that mark the batches at their vendors. Each file has a seal on its last line: approvals in one
+that was changed, or copied from elsewhere, do not count.
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -17,8 +19,12 @@ from pluggent_hookspecs import Value
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.folders import private_folder
 from pluggent_host.operations.batch import Batch
+from pluggent_state_files.seals import SealedRecords, is_sealed, seal_of
 
 FOLDER = "batches"
+_KEY_OF = "seals.json"
+
+log = logging.getLogger("pluggent.batches")
 
 
 @attrs.frozen(repr=False)
@@ -35,6 +41,7 @@ class KeptBatches:
 
     def __init__(self, state_dir: Path) -> None:
         self._folder = state_dir / FOLDER
+        self._seals = SealedRecords(self._folder / _KEY_OF, state_dir)
 
     @contextmanager
     def alone(self) -> Generator[None]:
@@ -57,7 +64,9 @@ class KeptBatches:
         temporary = place.with_suffix(f".{os.getpid()}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-            file.write(to_json(kept))
+            content = to_json(kept)
+            seal = seal_of(self._seals.sealing_key(), kept.batch.key, content.decode())
+            file.write(b"%b\n%b\n" % (content, seal.encode()))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(place)
@@ -70,6 +79,8 @@ class KeptBatches:
     def named(self, beginning: str) -> Kept:
         """Return the batch whose name begins so; the latest for an empty one. Raises ConfigError."""
         found = [kept for kept in self.all() if kept.batch.key.startswith(beginning)]
+        if not found and not beginning:
+            raise ConfigError("pluggent batch", ["there is no batch; to submit one: pluggent batch submit FILE"])
         if not found or (beginning and len(found) > 1):
             why = f"{len(found)} batches begin with {beginning!r}" if found else f"there is no batch {beginning!r}"
             raise ConfigError("pluggent batch", [f"{why}; to see them: pluggent batch list"])
@@ -81,6 +92,12 @@ class KeptBatches:
 
     def _read(self, path: Path) -> Kept:
         try:
-            return from_json(path.read_bytes(), Kept)
+            content, _, seal = path.read_bytes().partition(b"\n")
+            kept = from_json(content, Kept)
         except (OSError, ValueError) as error:
             raise ConfigError(str(path), [f"is damaged: {error}; mend it, or move it away"]) from error
+        if is_sealed(self._seals.key(), seal.strip().decode("utf-8", "replace"), path.stem, content.decode()):
+            return kept
+        log.warning("%s was changed, or copied from elsewhere: the approvals in it do not count", path)
+        items = tuple(attrs.evolve(item, asks=(), approved_by="") for item in kept.batch.items)
+        return attrs.evolve(kept, batch=attrs.evolve(kept.batch, items=items))

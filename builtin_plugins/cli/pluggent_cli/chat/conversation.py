@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 from pluggent_hookspecs.messages import Message, Text, Usage
-from pluggent_host.transcript.rebuild import Exchange
 from pluggent_host.turns.next_step import Why
 from pluggent_host.turns.result import TurnResult
+from pluggent_transcript.rebuild import Exchange
 
 from pluggent_cli.chat.attachments import Attached
 from pluggent_cli.chat.cost import used_since

@@ -15,13 +15,13 @@ from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import ConfigError, SessionError, SessionOwnerError
 from pluggent_hookspecs.messages import Message, Part
 from pluggent_hookspecs.observations import ModelCalled, Observation
-from pluggent_host.approvals.pending import Pending
 from pluggent_host.common.process_marker import is_inside
 from pluggent_host.host import Host
 from pluggent_host.session import Session
 from pluggent_host.turns.next_step import Why
 from pluggent_host.turns.result import TurnResult, TurnStream
 from pluggent_state_files.listing import SESSION_ID
+from pluggent_transcript.pending import Pending
 
 from pluggent_cli import exits
 from pluggent_cli.host_access import Setup, folder_record, open_host, workspace_option

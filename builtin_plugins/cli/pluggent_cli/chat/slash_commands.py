@@ -12,9 +12,9 @@ from typing import NamedTuple
 from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Message, Role, Usage
-from pluggent_host.transcript.rebuild import Exchange
 from pluggent_plugin_loader.names import plugin_of
 from pluggent_plugin_loader.suggestions import did_you_mean
+from pluggent_transcript.rebuild import Exchange
 
 from pluggent_cli.chat.attachments import attach
 from pluggent_cli.chat.completer import Completion, paths

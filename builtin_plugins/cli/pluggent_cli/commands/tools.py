@@ -17,7 +17,7 @@ from pluggent_hookspecs.observations import Observation
 from pluggent_hookspecs.tools import ToolOutput
 from pluggent_hookspecs.words import read_words
 from pluggent_host.session import Session
-from pluggent_host.transcript.entries import Settled
+from pluggent_transcript.entries import Settled
 
 from pluggent_cli import exits, process
 from pluggent_cli.completion.words import remember_tools

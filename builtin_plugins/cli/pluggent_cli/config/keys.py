@@ -17,10 +17,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.settings import Limits, ToolLimits, granted
+from pluggent_host.settings import granted
 from pluggent_plugin_loader.discovery import normalised
 from pluggent_plugin_loader.settings import NOTHING, SystemList
 from pluggent_plugin_loader.suggestions import did_you_mean
+from pluggent_transcript.limits import Limits, ToolLimits
 
 _NUMBER_MAX = 1e12
 _NAME_MAX = 200

@@ -25,8 +25,8 @@ import attrs
 from pluggent_hookspecs import thaw
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.observations import DecisionMade
-from pluggent_host.approvals.pending import Paused, Resolved, Resumed
-from pluggent_host.transcript.entries import Decided, Dispatched, Entry, Said, Settled, Spending
+from pluggent_transcript.entries import Decided, Dispatched, Entry, Said, Settled, Spending
+from pluggent_transcript.pending import Paused, Resolved, Resumed
 
 from pluggent_cli.sessions.reader import StoredTurn
 from pluggent_cli.terminal.screen import vote_document

@@ -35,8 +35,8 @@ from pluggent_contract_values.as_json import to_plain
 from pluggent_contract_values.escape import escape_all, escape_controls
 from pluggent_hookspecs.messages import Message, Refusal, Text
 from pluggent_hookspecs.observations import DecisionMade
-from pluggent_host.approvals.pending import Paused
-from pluggent_host.transcript.entries import Decided, Said, Settled
+from pluggent_transcript.entries import Decided, Said, Settled
+from pluggent_transcript.pending import Paused
 
 from pluggent_cli.sessions.reader import StoredSession, StoredTurn
 from pluggent_cli.terminal.screen import change_document, vote_document

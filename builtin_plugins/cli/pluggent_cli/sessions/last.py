@@ -7,7 +7,7 @@ import argparse
 from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.messages import Role
-from pluggent_host.transcript.entries import Said
+from pluggent_transcript.entries import Said
 
 from pluggent_cli import exits
 from pluggent_cli.host_access import prepare_to_look

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pluggent_contract_values.escape import escape_all
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.sessions import SessionStore
-from pluggent_host.common.names import DOUBT
+from pluggent_transcript.standing import DOUBT
 
 from pluggent_cli.sessions.store import Sessions
 from pluggent_cli.sessions.summary import without_name
 
 if TYPE_CHECKING:  # looking through sessions of which none waits needs no host
     from pluggent_hookspecs.decisions import Approval
-    from pluggent_host.approvals.pending import Pending, Resolved, Waiting as Stored
-    from pluggent_host.transcript.rebuild import Rebuilt
+    from pluggent_transcript.pending import Pending, Resolved, Waiting as Stored
+    from pluggent_transcript.rebuild import Rebuilt
 
 T = TypeVar("T")
 
@@ -120,9 +120,9 @@ def waiting_in(sessions: Sessions, id: str) -> Waiting | None:
     Raises SessionError if it cannot be read, ConfigError if the key that seals cannot be relied on.
     """
     # Here and not above: where nothing waits none of it is needed.
-    from pluggent_host.approvals.pending import Paused
-    from pluggent_host.transcript.codec import decode
-    from pluggent_host.transcript.rebuild import rebuild
+    from pluggent_transcript.codec import decode
+    from pluggent_transcript.pending import Paused
+    from pluggent_transcript.rebuild import rebuild
 
     entries = tuple(decode(sessions.lines(id), sessions.place(id)))
     past = rebuild(entries)
@@ -192,10 +192,10 @@ async def _answer(
     store: SessionStore, id: str, digests: Collection[str], approval: Approval, by: str
 ) -> tuple[Pending, ...]:
     # Here and not above: what only looks at what waits needs no transcript that is written to.
-    from pluggent_host.approvals.pending import answered
-    from pluggent_host.approvals.standing import Approvals
-    from pluggent_host.transcript.logs import StoredTranscript
-    from pluggent_host.transcript.rebuild import rebuild
+    from pluggent_transcript.logs import StoredTranscript
+    from pluggent_transcript.pending import answered
+    from pluggent_transcript.rebuild import rebuild
+    from pluggent_transcript.standing import Approvals
 
     log = store.open(id)
     transcript = StoredTranscript(await log if isinstance(log, Awaitable) else log, id)
@@ -228,7 +228,7 @@ def _checked(
     id: str, past: Rebuilt, digests: Collection[str], approval: Approval, by: str
 ) -> tuple[Stored, dict[str, Pending]]:
     """Return what waits and its open requests by digest. Raises SessionError if a request cannot be answered so."""
-    from pluggent_host.approvals.pending import refusal  # here and not above: see _answer
+    from pluggent_transcript.pending import refusal  # here and not above: see _answer
 
     waiting = past.waiting
     pending = {} if waiting is None else {each.digest: each for each in waiting.open}

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import attrs
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_hookspecs.messages import Message, Usage
-from pluggent_host.transcript.codec import decode_unsealed
-from pluggent_host.transcript.entries import Entry, Given, SessionBegan, Spending, TurnBegan, TurnOver, Undone
+from pluggent_transcript.codec import decode_unsealed
+from pluggent_transcript.entries import Entry, Given, SessionBegan, Spending, TurnBegan, TurnOver, Undone
 
 from pluggent_cli.sessions.store import Sessions
 
@@ -74,6 +74,7 @@ class _Reader:
         self._turns: list[StoredTurn] = []
         self._entries: list[Entry] = []
         self._usage = Usage()
+        self._runs: dict[str, Usage] = {}
 
     def read(self, entry: Entry) -> None:
         match entry:
@@ -89,8 +90,11 @@ class _Reader:
             case Undone(turn_id):
                 self._end()
                 self._turns = list(_taken_back(self._turns, turn_id))
-            case Spending(usage=usage):
-                self._usage += usage
+            case Spending(usage=usage, run=run):
+                if run:  # read more than once, it was paid for once
+                    self._runs[run] = usage
+                else:
+                    self._usage += usage
                 self._entries.append(entry)
             case _:
                 self._entries.append(entry)
@@ -103,9 +107,9 @@ class _Reader:
         """Complete the turn that was read."""
         if self._turns:
             turn = self._turns[-1]
-            entries, usage = (*turn.entries, *self._entries), turn.usage + self._usage
+            entries, usage = (*turn.entries, *self._entries), sum(self._runs.values(), turn.usage + self._usage)
             self._turns[-1] = attrs.evolve(turn, entries=entries, usage=usage)
-            self._entries, self._usage = [], Usage()
+            self._entries, self._usage, self._runs = [], Usage(), {}
 
     def session(self) -> StoredSession:
         """Return what was read so far."""

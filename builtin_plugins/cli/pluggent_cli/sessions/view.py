@@ -21,8 +21,8 @@ from pluggent_hookspecs import thaw
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Message, ToolCall, Usage
 from pluggent_hookspecs.observations import Change, DecisionMade, Vote
-from pluggent_host.approvals.pending import Resolved
-from pluggent_host.transcript.entries import Decided, Entry, ModelChosen, Said, Settled, Spending
+from pluggent_transcript.entries import Decided, Entry, ModelChosen, Said, Settled, Spending
+from pluggent_transcript.pending import Resolved
 
 from pluggent_cli import exits
 from pluggent_cli.sessions.explain import Explained, Explanation

@@ -28,6 +28,7 @@ from pluggent_openai.chat.content import (
 )
 from pluggent_openai.dialects import TAGS, Dialect
 from pluggent_openai.parameters import fields_of, is_custom, offered
+from pluggent_openai.server_tools import runs_here
 from pluggent_openai.wire import Body
 
 _encode = msgspec.json.Encoder().encode
@@ -78,6 +79,8 @@ class Writer:
 
     def _body(self, request: ModelRequest, *, stream: bool) -> Body:
         dialect = self._dialect
+        if request.hosted:
+            raise UnsendableError("hosted: chat completions run no tools at the vendor; set api = 'responses'")
         made = Message.memos(request.messages, dialect.message_key, self._message)
         kinds = set(map(type, made))
         notes = _notes(made) if _Unmarked in kinds else ()
@@ -186,6 +189,8 @@ def _declared(spec: ToolSpec, dialect: Dialect) -> Object:
     if kind == "custom" and is_custom(spec, dialect):
         return {"type": "custom", "custom": _joined(described, given, where)}
     if kind not in ("function", "custom"):
+        if not runs_here(str(kind), given):
+            raise UnsendableError(f"{where}: {kind!r} runs at the vendor, where no policy is asked; leave it out")
         return {"type": kind, **given}
     if kind == "custom":
         given.pop("format", None)  # as a function: its text is the one parameter

@@ -34,7 +34,7 @@ from pluggent_hookspecs import (
 from pluggent_host.host import Host
 from pluggent_host.session import Session
 from pluggent_host.tools.selection import ToolChoice
-from pluggent_host.transcript.entries import (
+from pluggent_transcript.entries import (
     Decided,
     Dispatched,
     Entry,

@@ -186,7 +186,7 @@ def test_listing_loads_no_plugin_and_no_host_nor_a_converter_where_nothing_waits
     nothing_waits = cli.imported("approvals")
 
     assert not {"acme_mail", "pluggent_host.host", "asyncio.runners"} & waits
-    converters = {"pluggent_host.transcript.entries", "cattrs", "msgspec"}
+    converters = {"pluggent_transcript.entries", "cattrs", "msgspec"}
     assert not {"acme_mail", "pluggent_host.host", *converters} & nothing_waits
 
 

@@ -91,7 +91,8 @@ def test_listing_and_help_import_no_third_party_package_no_plugin_and_their_own_
 
     assert not tops & {"attr", "attrs", "pluggy", "cattrs", "msgspec", "jsonschema_rs", "asyncio", "packaging"}
     ours = {
-        f"pluggent_{name}" for name in ("cli", "contract_values", "host", "hookspecs", "plugin_loader", "state_files")
+        f"pluggent_{name}"
+        for name in ("cli", "contract_values", "host", "hookspecs", "plugin_loader", "state_files", "transcript")
     }
     assert not {top for top in tops if top.startswith(("pluggent_", "acme"))} - ours
     own = {command.module for command in COMMANDS if command.name == words.partition(" ")[0]}

@@ -7,7 +7,8 @@ from hypothesis import given, strategies as st
 from pluggent_cli.config.origins import Origin, lines_of
 from pluggent_cli.config.report import WITHHELD, effective, is_reference
 from pluggent_cli.config.sources import load_settings, read_settings, sources, system_config
-from pluggent_host.settings import HostSettings, ToolLimits
+from pluggent_host.settings import HostSettings
+from pluggent_transcript.limits import ToolLimits
 
 DOCUMENT = '''# settings
 model = """

@@ -15,8 +15,9 @@ from pluggent_cli.config.keys import KEYS, sifted
 from pluggent_cli.config.origins import Origin
 from pluggent_cli.config.sources import Loaded, load_settings, state_dir, user_config
 from pluggent_hookspecs import ConfigError
-from pluggent_host.settings import Grants, HostSettings, Limits, Timeouts
+from pluggent_host.settings import Grants, HostSettings, Timeouts
 from pluggent_plugin_loader.settings import Selection
+from pluggent_transcript.limits import Limits
 
 
 class Everything:

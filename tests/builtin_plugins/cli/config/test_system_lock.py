@@ -9,7 +9,8 @@ from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_cli.config.keys import KEYS
 from pluggent_cli.config.sources import Loaded, read_settings, sources, system_config
-from pluggent_host.settings import Grants, HostSettings, Limits
+from pluggent_host.settings import Grants, HostSettings
+from pluggent_transcript.limits import Limits
 
 DIGEST = f"sha256:{'a' * 64}"
 OTHER = f"sha256:{'b' * 64}"

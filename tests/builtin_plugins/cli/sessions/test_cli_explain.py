@@ -8,7 +8,7 @@ from pluggent_hookspecs import DecisionMade, Message, Usage
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.observations import Vote
-from pluggent_host.transcript.entries import Decided, Said, Settled, Spending, TurnBegan, TurnOver
+from pluggent_transcript.entries import Decided, Said, Settled, Spending, TurnBegan, TurnOver
 from saved import save, tool_turn, turn
 
 

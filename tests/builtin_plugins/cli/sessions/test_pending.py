@@ -8,9 +8,9 @@ from pluggent_cli.sessions.pending import SHORT, named
 from pluggent_hookspecs import Message, tool
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Host, HostSettings, Why
-from pluggent_host.transcript.entries import WARNING, Said
-from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import ScriptedModel, call
+from pluggent_transcript.entries import WARNING, Said
+from pluggent_transcript.rebuild import rebuild
 from saved import FileTranscript, all_waiting, answer_stored, forget_sizes, read, waiting_in
 
 YES = Approval(agreed=True)

@@ -10,7 +10,7 @@ from pluggent_cli.sessions.export import as_document, as_markdown, code, fenced
 from pluggent_cli.sessions.reader import StoredSession, StoredTurn
 from pluggent_hookspecs import Message, SessionError, Usage
 from pluggent_hookspecs.messages import Image
-from pluggent_host.transcript.entries import Given, ModelChosen, Said, SessionBegan, TurnBegan, TurnOver, Undone
+from pluggent_transcript.entries import Given, ModelChosen, Said, SessionBegan, TurnBegan, TurnOver, Undone
 from saved import FileTranscript, read_session, save, tool_turn, turn
 
 USAGE = {

@@ -4,7 +4,7 @@ from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_cli.sessions.search import AROUND, Found, Unreadable
 from pluggent_hookspecs import Message
-from pluggent_host.transcript.entries import Given, Said, SessionBegan, Settled, TurnBegan
+from pluggent_transcript.entries import Given, Said, SessionBegan, Settled, TurnBegan
 from saved import CALL, save, search, tool_turn, turn
 
 

@@ -18,10 +18,13 @@ from pluggent_hookspecs import (
     Usage,
     VendorPart,
 )
+from pluggent_openai.chat.request import Writer as ChatWriter
+from pluggent_openai.dialects import Dialect
 from pluggent_openai.server_tools import prices
 from pluggent_openai.settings import Server
 from responses_server import (
     CREATED,
+    FAULTS,
     SERVER,
     call,
     done,
@@ -287,3 +290,14 @@ def test_an_item_of_ones_own_stands_between_the_messages():
     told = items(USER, Message.user((VendorPart("openai_responses", update),)), USER)
 
     assert told == [{"role": "user", "content": "hi"}, update, {"role": "user", "content": "hi"}]
+
+
+def test_chat_completions_run_nothing_at_the_vendor():
+    def body(**more: Any) -> Any:
+        return ChatWriter(Dialect()).encode(ModelRequest("m", (USER,), **more), FAULTS, stream=False)
+
+    for kind in ("browser_search", "code_interpreter", "mcp"):
+        with pytest.raises(ProviderError, match="runs at the vendor"):
+            body(tools=(ToolSpec("x", extra={"openai": {"type": kind}}),))
+    with pytest.raises(ProviderError, match="api = 'responses'"):
+        body(hosted=(HostedTool("openai:hosted/web_search"),))

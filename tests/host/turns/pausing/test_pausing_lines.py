@@ -14,8 +14,8 @@ from pluggent_cli.sessions.export import as_document, as_markdown
 from pluggent_hookspecs import Image, Text
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Why
-from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import call
+from pluggent_transcript.rebuild import rebuild
 from saved import all_waiting, answer_stored, forget_sizes, read, read_session, waiting_in
 from talking import assert_whole
 

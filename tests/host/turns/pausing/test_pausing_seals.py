@@ -11,9 +11,9 @@ from edges_asking import STAGES, Edges, Shared
 from pluggent_hookspecs import ModelParameters
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Approval, Why
-from pluggent_host.approvals.pending import Paused
-from pluggent_host.transcript.entries import Settled, TurnOver
 from pluggent_testing.fakes import call
+from pluggent_transcript.entries import Settled, TurnOver
+from pluggent_transcript.pending import Paused
 from saved import FileTranscript, all_waiting, answer_stored, read, waiting_in
 from talking import assert_whole
 

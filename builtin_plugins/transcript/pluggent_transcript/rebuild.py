@@ -10,10 +10,8 @@ from pluggent_hookspecs import Value
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Message, Role, ToolCall, Usage
 
-from pluggent_host.approvals.pending import Outcome, Paused, Resolved, Resumed, Waiting
-from pluggent_host.approvals.standing import Standing
-from pluggent_host.transcript.doubts import Doubts
-from pluggent_host.transcript.entries import (
+from pluggent_transcript.doubts import Doubts
+from pluggent_transcript.entries import (
     WARNING,
     Decided,
     Dispatched,
@@ -31,6 +29,8 @@ from pluggent_host.transcript.entries import (
     TurnOver,
     Undone,
 )
+from pluggent_transcript.pending import Outcome, Paused, Resolved, Resumed, Waiting
+from pluggent_transcript.standing import Standing
 
 _MOST_DIGITS = 9
 """No session has as many turns."""

@@ -22,9 +22,9 @@ from pluggent_hookspecs.messages import Part, Role, Text
 from pluggent_hookspecs.observations import DecisionMade, Vote
 from pluggent_hookspecs.sessions import Line
 
-from pluggent_host.approvals.pending import Paused, Resolved
-from pluggent_host.approvals.standing import Standing
-from pluggent_host.transcript.entries import FORMAT, Decided, Entry, SessionBegan, Settled
+from pluggent_transcript.entries import FORMAT, Decided, Entry, SessionBegan, Settled
+from pluggent_transcript.pending import Paused, Resolved
+from pluggent_transcript.standing import Standing
 
 SEALED = (Paused, Resolved, Standing)
 """What must have been written here, by us: requests that wait, and what a person has said about them."""

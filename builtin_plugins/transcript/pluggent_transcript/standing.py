@@ -15,8 +15,10 @@ from pluggent_hookspecs.decisions import REACHES, Approval, Ask, Reach
 from pluggent_hookspecs.events import Scope, ToolCallEvent
 from pluggent_hookspecs.sessions import ApprovalRecord, ApprovalRecords
 
-from pluggent_host.approvals.patterns import fits, may_approve, part_fits
-from pluggent_host.common.names import DOUBT
+from pluggent_transcript.patterns import fits, may_approve, part_fits
+
+DOUBT = "host:doubt"
+"""The voter where only a person may decide: a call that may have happened, a prompt of an unknown author."""
 
 KIND = "approval"
 NO_PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType({})

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from pluggent_hookspecs.errors import SessionError, SessionLeaseLost
 from pluggent_hookspecs.sessions import Line, SessionLog
 
-from pluggent_host.transcript.codec import SEALED, Encoder, decode, encode
-from pluggent_host.transcript.entries import Entry
+from pluggent_transcript.codec import SEALED, Encoder, decode, encode
+from pluggent_transcript.entries import Entry
 
 T = TypeVar("T")
 

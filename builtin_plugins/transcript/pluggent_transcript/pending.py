@@ -16,9 +16,9 @@ from pluggent_hookspecs.decisions import Approval, Reach
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
 
-from pluggent_host.approvals.patterns import may_approve
-from pluggent_host.approvals.standing import NO_PARTS, Standing, capped, pairs, parts_without
-from pluggent_host.settings import Limits, ToolLimits
+from pluggent_transcript.limits import Limits, ToolLimits
+from pluggent_transcript.patterns import may_approve
+from pluggent_transcript.standing import NO_PARTS, Standing, capped, pairs, parts_without
 
 Kind = Literal["tool_call", "input", "model_call"]
 log = logging.getLogger("pluggent.transcript")

@@ -13,8 +13,8 @@ from pluggent_hookspecs import EMPTY, Json, Value, freeze_object
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.observations import DecisionMade
 
-from pluggent_host.approvals.pending import Outcome, Paused, Resolved, Resumed
-from pluggent_host.approvals.standing import Standing
+from pluggent_transcript.pending import Outcome, Paused, Resolved, Resumed
+from pluggent_transcript.standing import Standing
 
 FORMAT = 1
 BY_HOST = "host"

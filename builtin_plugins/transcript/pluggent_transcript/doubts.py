@@ -11,8 +11,7 @@ from typing import Any
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Role
 
-from pluggent_host.approvals.pending import Paused, Resumed, Run
-from pluggent_host.transcript.entries import (
+from pluggent_transcript.entries import (
     WARNING,
     Decided,
     Dispatched,
@@ -24,6 +23,7 @@ from pluggent_host.transcript.entries import (
     TurnOver,
     Undone,
 )
+from pluggent_transcript.pending import Paused, Resumed, Run
 
 UNSURE = frozenset({str(ToolErrorKind.OUTCOME_UNKNOWN), str(ToolErrorKind.TIMEOUT), str(ToolErrorKind.CANCELLED)})
 """Outcomes after which a dispatched call may have happened or not."""

@@ -14,10 +14,10 @@ from pluggent_hookspecs.markers import MaybeAsync
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.sessions import Line, Lines, SessionPage, SessionQuery, SessionStore
 
-from pluggent_host.approvals.pending import Pending
-from pluggent_host.transcript.codec import decode_unsealed
-from pluggent_host.transcript.entries import Entry
-from pluggent_host.transcript.rebuild import rebuild
+from pluggent_transcript.codec import decode_unsealed
+from pluggent_transcript.entries import Entry
+from pluggent_transcript.pending import Pending
+from pluggent_transcript.rebuild import rebuild
 
 T = TypeVar("T")
 G = TypeVar("G")

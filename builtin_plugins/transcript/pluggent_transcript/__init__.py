@@ -1,0 +1,1 @@
+"""What a session records: its entries, its approvals, their bytes, and the conversation rebuilt from them."""
