@@ -376,7 +376,8 @@ def test_arguments_without_inner_values_are_read_as_all_others_are(kind: Any, va
         tool = function_tool(take)
         try:
             data = tool.normalise(arguments)
-            return data, tool.bind(data, None).keywords
+            bound: Any = tool.bind(data, None)
+            return data, bound.keywords
         except ArgumentProblems as error:
             return error.problems
 

@@ -1,6 +1,7 @@
 """A model call that runs in the background: on record before it is sent, attached to by another host, paid for once."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from pluggent_hookspecs import (
@@ -43,7 +44,8 @@ async def test_a_reply_in_the_background_is_a_reply_and_its_ticket_is_on_record_
     attach = model.attach
 
     def attaching(ticket, request):
-        on_record.extend(rebuild(session.records()).waiting.paused.run.ticket.id for _ in "1")
+        waiting: Any = rebuild(session.records()).waiting
+        on_record.append(waiting.paused.run.ticket.id)
         return attach(ticket, request)
 
     model.attach = attaching
@@ -223,7 +225,8 @@ async def test_policies_decide_about_a_request_in_the_background_and_again_when_
         assert (await session.resume()).text == "fine"
 
     assert [background for background, _ in looks.requests] == [True, True]
-    assert looks.requests[0][1] == looks.requests[1][1]
+    (_, first), (_, second) = looks.requests
+    assert first == second
     assert looks.responses == ("fine",)
     assert looks.settled == (("s/t1.0", "failed"), ("s/t1.0", "done"))
     assert len(asked) == 1

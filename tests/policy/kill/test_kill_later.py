@@ -59,6 +59,7 @@ async def test_a_killed_run_goes_on_and_is_paid_for_once_or_is_in_doubt(remains)
             waits += session.paused
             result = await session.resume() if session.paused else None
             if asked:
+                assert result is not None
                 doubts += 1
                 assert "may run, and be billed, already" in asked[0].why, place
                 assert result.why is Why.PAUSED, place
@@ -112,6 +113,6 @@ async def test_a_killed_batch_is_found_again_and_paid_for_once(tmp_path):
 
             assert len(account.batches) == 1, place
             kept = KeptBatches(place).all()
-            assert [each.batch.ticket.id for each in kept] == ["batch_1"], place
+            assert [each.batch.ticket and each.batch.ticket.id for each in kept] == ["batch_1"], place
     # Killed before and behind each: the record, the vendor's batch, the ticket. Sent and not known is one of them.
     assert states == {(False, False, 0), (True, False, 0), (True, False, 1), (True, True, 1)}

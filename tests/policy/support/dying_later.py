@@ -15,7 +15,7 @@ import gc
 import itertools
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,10 +36,11 @@ LATER = ModelParameters(background=True)
 
 def die_between_messages(step: Steps) -> None:
     """Take *step* around everything that is sent, and behind every read."""
-    send, read = Client._send, Answer.__anext__  # noqa: SLF001 (no door of a client takes steps)
+    inner: Any = Client  # no door of a client takes steps
+    send, read = inner._send, Answer.__anext__  # noqa: SLF001 (as above)
 
     @contextlib.asynccontextmanager
-    async def sending(self: Client, *args: Any, **options: Any) -> AsyncIterator[Answer]:
+    async def sending(self: Client, *args: Any, **options: Any) -> AsyncGenerator[Answer]:
         step()
         async with send(self, *args, **options) as answer:
             step()
@@ -50,7 +51,7 @@ def die_between_messages(step: Steps) -> None:
         step()
         return data
 
-    Client._send = sending  # type: ignore[method-assign]  # noqa: SLF001 (as above)
+    inner._send = sending  # noqa: SLF001 (as above)
     Answer.__anext__ = reading  # type: ignore[method-assign]
 
 

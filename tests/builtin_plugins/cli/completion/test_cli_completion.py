@@ -178,10 +178,10 @@ def test_completing_imports_no_parser_no_plugin_and_no_third_party_package(cli, 
 
     tops = {name.partition(".")[0] for name in modules}
     third = {"attr", "attrs", "pluggy", "cattrs", "msgspec", "jsonschema_rs", "asyncio", "packaging", "argparse"}
-    ours = {"pluggent_cli", "pluggent_host", "pluggent_hookspecs", "pluggent_plugin_loader", "pluggent_state_files"}
+    names = ("cli", "contract_values", "host", "hookspecs", "plugin_loader", "state_files", "transcript")
     assert not tops & third
     assert not {one.module for one in COMMANDS} & modules
-    assert {top for top in tops if top.startswith("pluggent")} <= ours
+    assert {top for top in tops if top.startswith("pluggent")} <= {f"pluggent_{name}" for name in names}
     (cli.state / "sessions" / "trip.jsonl").unlink()
 
 

@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).parents[1] / "support" / "mcp_changing.py"
 ERAS = pytest.mark.parametrize("protocol", ["auto", "legacy"])
 
 
-def notes(protocol="auto", *behaviour, **settings):
+def notes(protocol: Any = "auto", *behaviour: str, **settings: Any) -> Server:
     command, *words = words_to_fork(PROGRAM, *behaviour)
     return Server(command=command, args=tuple(words), protocol=protocol, resources=True, **settings)
 
