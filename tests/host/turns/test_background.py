@@ -225,7 +225,7 @@ async def test_policies_decide_about_a_request_in_the_background_and_again_when_
         assert (await session.resume()).text == "fine"
 
     assert [background for background, _ in looks.requests] == [True, True]
-    (_, first), (_, second) = looks.requests
+    first, second = (asked for _, asked in looks.requests)
     assert first == second
     assert looks.responses == ("fine",)
     assert looks.settled == (("s/t1.0", "failed"), ("s/t1.0", "done"))
