@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import attrs
@@ -45,8 +45,11 @@ def check_end(answer: Object, faults: Faults) -> None:
         raise faults.broken("was cancelled by the server")
 
 
-def finished(answer: Object, items: Items, notes: tuple[str, ...]) -> Finished:
-    """Return the end of the reply that *items* make, as *answer*, a response object, tells it."""
+def finished(answer: Object, items: Items, notes: tuple[str, ...], events: Sequence[Object] = ()) -> Finished:
+    """Return the end of the reply that *items* make, as *answer*, a response object, tells it.
+
+    *events* are those of the stream that belong to no item.
+    """
     usage, counters = _usage(answer.get("usage"))
     if (hosted := items.hosted_usd()) is not None:
         usage = attrs.evolve(usage, hosted_usd=hosted)
@@ -56,7 +59,7 @@ def finished(answer: Object, items: Items, notes: tuple[str, ...]) -> Finished:
         for name, value in answer.items()
         if name not in _READ and name not in _ECHOES and value not in (None, [], {})
     }
-    found: dict[str, Any] = {"finish_reason": said, "usage": counters}
+    found: dict[str, Any] = {"finish_reason": said, "usage": counters, "events": [*events]}
     if items.logprobs:
         found["logprobs"] = {"content": items.logprobs}
     extra |= {name: value for name, value in found.items() if value}

@@ -1,6 +1,7 @@
 """The events of a streamed answer as deltas (ReplyEvents), and a whole answer read the same way. Pure.
 
-What an event of an unknown type says is in the whole item that follows it, so it is passed over.
+What an event about an item says, if its type is not read, is in the whole item that follows, so it is passed over.
+One that belongs to no item, such as a piece of sound, is kept in ``extra["events"]`` of the reply.
 """
 
 from __future__ import annotations
@@ -81,6 +82,36 @@ _SHOWN: Mapping[str, type[TextDelta | ReasoningDelta] | None] = {
 _decode_piece = msgspec.json.Decoder(_Piece).decode
 
 
+_MOST_APART = 4096
+_MOST_APART_BYTES = 16_777_216
+_SAYS_NOTHING = frozenset({"type", "sequence_number", "obfuscation"})
+
+
+class _Apart:
+    """Events of unknown types that belong to no item: as many as there is room for."""
+
+    def __init__(self) -> None:
+        self.events: list[Object] = []
+        self._bytes = self._dropped = 0
+
+    def add(self, event: Object, size: int) -> None:
+        """Keep *event*, which came as *size* bytes, if it says anything."""
+        said = {name: value for name, value in event.items() if name == "type" or name not in _SAYS_NOTHING}
+        if len(said) == 1:
+            return
+        if len(self.events) >= _MOST_APART or self._bytes + size > _MOST_APART_BYTES:
+            self._dropped += 1
+            return
+        self._bytes += size
+        self.events.append(said)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what a person is told of events that were not kept."""
+        if not self._dropped:
+            return ()
+        return (f"{self._dropped:,} events that belong to no item were left out: there were more than are kept",)
+
+
 class Events:
     """The events of one reply: what they add up to, and whether they came to their end.
 
@@ -107,6 +138,7 @@ class Events:
         self._last = b""
         self._chances: list[Any] = []
         self._before: _Before | None = None
+        self._apart = _Apart()
 
     @property
     def number(self) -> int:
@@ -132,7 +164,7 @@ class Events:
         event = as_object(decode(payload), "an event")
         if self._repeats(event, payload):
             return
-        self._take_any(event, batch)
+        self._take_any(event, len(payload), batch)
 
     def _take_plain(self, payload: bytes, batch: Batch) -> bool:
         """Take a piece that is sure to follow the last one; False if it has to be read in full."""
@@ -191,9 +223,10 @@ class Events:
     def _finish(self, answer: Object, batch: Batch) -> None:
         batch.add_all(self._items.finish(answer.get("output")))
         self._items.logprobs = self._items.logprobs or self._chances
-        batch.add(finished(answer, self._items, self._notes))
+        notes = (*self._notes, *self._apart.notes())
+        batch.add(finished(answer, self._items, notes, self._apart.events))
 
-    def _take_any(self, event: Object, batch: Batch) -> None:
+    def _take_any(self, event: Object, size: int, batch: Batch) -> None:
         kind = as_text(event.get("type"))
         if kind == "error" or event.get("error"):
             raise self._faults.from_payload(event)
@@ -210,6 +243,8 @@ class Events:
             batch.add_all(self._items.end(_place(event), event.get("item")))
         elif kind in _ENDS:
             self._take_end({**self._response, **response_of(event)}, _ENDS[kind], batch)
+        elif "output_index" not in event:
+            self._apart.add(event, size)
 
     def _take_piece(self, event: Object, kind: str, field: str, index: str, batch: Batch) -> None:
         number = as_count(event.get(index)) or 0 if index else 0
