@@ -31,7 +31,7 @@ HELLO = message(text("Hello"))
 PICTURE = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "QUJD"}
 LISTED = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "wiki", "tools": [], "error": "unreachable"}
 CALLED = {"type": "mcp_call", "id": "mcp_1", "server_label": "wiki", "name": "read", "arguments": "{}",
-          "output": None, "error": {"type": "http_error", "code": 500, "message": "no"}, "status": "failed"}  # fmt: skip
+          "output": None, "error": {"type": "http_error", "code": 500, "message": ""}, "status": "failed"}  # fmt: skip
 SHELL = {"type": "shell_call", "id": "sh_1", "call_id": "call_1", "status": "completed",
          "action": {"commands": ["ls -l"], "timeout_ms": None, "max_output_length": None}}  # fmt: skip
 RAN = {"stdout": "a\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
@@ -71,7 +71,7 @@ SOUND = [
 
 
 @pytest.mark.parametrize(("item", "kinds"), OF_ITEMS, ids=[" ".join(kinds) for _, kinds in OF_ITEMS])
-def test_events_about_an_item_take_nothing_from_it(item, kinds):
+def test_events_about_an_item_take_nothing_from_it(item: dict[str, Any], kinds: dict[str, dict[str, Any]]) -> None:
     about = {"item_id": item["id"], "output_index": 0}
     events = [{"type": f"response.{kind}", **about, **more} for kind, more in kinds.items()]
     begun = {**item, "input": ""} if item is CUSTOM else item
@@ -80,7 +80,7 @@ def test_events_about_an_item_take_nothing_from_it(item, kinds):
         assert check_reply(reply_of(*numbered(CREATED, added(0, begun), *events, *ends))) == whole_of(answer(item))
 
 
-def test_the_input_of_a_custom_call_is_whole_without_its_item():
+def test_the_input_of_a_custom_call_is_whole_without_its_item() -> None:
     kind = "response.custom_tool_call_input"
     events = [{"type": f"{kind}.delta", "output_index": 0, "item_id": "ctc_call_1", "delta": words}
               for words in ('say "', 'hi"')]  # fmt: skip
@@ -91,21 +91,21 @@ def test_the_input_of_a_custom_call_is_whole_without_its_item():
     assert called == ToolCall("call_1", "shell", '{"input":"say \\"hi\\""}', {"openai_responses": {"type": "custom"}})
 
 
-def test_events_that_belong_to_no_item_are_kept_with_the_reply():
+def test_events_that_belong_to_no_item_are_kept_with_the_reply() -> None:
     reply = check_reply(reply_of(*numbered(CREATED, *SOUND, added(0, HELLO), done(0, HELLO), end(HELLO))))
 
     assert reply.message == whole(HELLO).message
     assert thaw(reply.extra) == {"events": SOUND[:2]}
 
 
-def test_events_that_belong_to_no_item_are_kept_up_to_a_limit():
+def test_events_that_belong_to_no_item_are_kept_up_to_a_limit() -> None:
     reply = reply_of(*numbered(CREATED, *[SOUND[0]] * 5000, done(0, HELLO), end(HELLO)))
 
-    assert len(thaw(reply.extra)["events"]) == 4096
+    assert thaw(reply.extra) == {"events": [SOUND[0]] * 4096}
     assert reply.meta.notes == ("904 events that belong to no item were left out: there were more than are kept",)
 
 
-def test_the_ends_that_are_not_recorded_are_those_of_the_schema():
+def test_the_ends_that_are_not_recorded_are_those_of_the_schema() -> None:
     cut = end(HELLO, kind="incomplete", incomplete_details={"reason": "max_output_tokens"})
     failed = end(HELLO, kind="failed", error={"code": "server_error", "message": "It broke"})
     error = {"type": "error", "code": "server_error", "message": "It broke", "param": None}
@@ -117,7 +117,7 @@ def test_the_ends_that_are_not_recorded_are_those_of_the_schema():
     assert [failure and failure.kind for failure in failures] == [Kind.UNAVAILABLE] * 2
 
 
-def test_the_items_of_events_without_a_recording_go_back_as_they_came():
+def test_the_items_of_events_without_a_recording_go_back_as_they_came() -> None:
     for item in (PICTURE, LISTED, CALLED, SHELL, SHOWN, CUSTOM):
         body, _ = sent([whole(item).message])
         assert body["input"][0] == item
