@@ -256,7 +256,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
             self.journal, self.scope, provider, capability, request, offered, self.event.round,
             self._attempt_s, self._deltas, self._find, self._settle, f"{self.id}.r{number}",
         )  # fmt: skip
-        child.unsure_at = self._begun_at
+        child.unsure_at = self.begun_at
         return child
 
     def refused(self, deny: Deny) -> None:
@@ -296,11 +296,12 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         return (*first, *children[:-1], attrs.evolve(children[-1], finish=finish, error=error))
 
     @property
-    def _begun_at(self) -> frozenset[str]:
+    def begun_at(self) -> frozenset[str]:
+        """Targets at which this call, or one in its place, may have made the vendor run something."""
         return self.unsure_at | ({self.event.target} if self.attempts and self._unsure else frozenset())
 
     def absorb(self, child: Any, elapsed_s: float, error: str) -> None:
-        self.unsure_at |= child._begun_at
+        self.unsure_at |= child.begun_at
         if not error:
             self.offered = child.offered
             self.answering = child.answering or child.asked
