@@ -184,3 +184,22 @@ def test_batches_without_an_event_loop():
         assert host.batches.state(batch).ended
         assert {result.id for result in host.batches.results(batch)} == {"a", "b"}
         host.batches.cancel(batch)
+
+
+async def test_policies_on_what_a_person_sees_decide_about_each_result():
+    class Output:
+        @hookimpl
+        def transform_output(self, event):
+            return Message.assistant(event.message.text.replace("card", "[…]"))
+
+        @hookimpl
+        def decide_output(self, event):
+            return Deny("this stays inside") if "internal" in event.message.text else None
+
+    model = LaterModel(echo, echo, vendor=LaterVendor())
+    async with hosting(model=model, plugins=[Output()]) as host:
+        batch = await host.batches.submit("later/m", {"a": "my card", "b": "internal"})
+        results = await read(host.batches, batch)
+
+    assert results["a"].response.message.text == "re: my […]"
+    assert (results["b"].outcome, "this stays inside" in results["b"].message) == ("failed", True)
