@@ -220,7 +220,7 @@ async def test_results_of_a_provider_that_lies_are_each_read_once_or_its_errors(
     async with hosting(model=model) as host:
         batch = await host.batches.submit("later/m", dict.fromkeys("abc", "hi"))
         results = []
-        with pytest.raises(ProviderError, match="yielded str, not a BatchResult"):
+        with pytest.raises(ProviderError, match="yielded str, not a BatchResult"):  # noqa: PT012 (a stream)
             async for result in host.batches.results(batch):
                 results.append(result)  # noqa: PERF401 (what came before the error counts)
 
