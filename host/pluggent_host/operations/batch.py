@@ -161,6 +161,8 @@ class BatchDesk:
         async with aclosing(provider.batch_results(ticket, batch.sent)) as pages:
             async for page in self._guarded(pages):
                 for result in page:
+                    if not isinstance(result, BatchResult):  # pyright: ignore[reportUnnecessaryIsInstance] (a plugin)
+                        raise self._broken(f"batch_results() yielded {type(result).__name__}, not a BatchResult")
                     if (one := items.pop(result.id, None)) is not None:
                         yield await self._passed(batch, one, result)
 
@@ -336,7 +338,13 @@ class BatchOperation(ModelCallOperation):
         if result.response is None:
             self.used = _FREE if result.outcome in ("cancelled", "expired") else Usage()
             raise ProviderError(result.kind, result.message or result.outcome, retryable=False)
-        return self.take(result.response)
+        try:
+            return self.take(result.response)
+        except TypeError as error:
+            problem = f"the plugin failed: {said(error)}"
+            raise ProviderError(
+                ProviderErrorKind.PROTOCOL, problem, provider=self._provider.name, retryable=False
+            ) from error
 
 
 async def _no_model(name: str) -> Model:
