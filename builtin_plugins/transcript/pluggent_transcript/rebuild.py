@@ -8,7 +8,8 @@ import attrs
 from pluggent_contract_values.as_json import from_json
 from pluggent_hookspecs import Value
 from pluggent_hookspecs.errors import ToolErrorKind
-from pluggent_hookspecs.messages import Message, Role, ToolCall, Usage
+from pluggent_hookspecs.messages import Message, Role, Text, ToolCall, Usage
+from pluggent_hookspecs.observations import DecisionMade
 
 from pluggent_transcript.doubts import Doubts
 from pluggent_transcript.entries import (
@@ -101,6 +102,8 @@ class _Rebuilder:
         self.resolved: dict[str, Resolved] = {}
         self.used: set[str] = set()
         """What was approved in this pause and has run: the same approval once more is none."""
+        self.sent = False
+        """Whether the request that follows the last messages may have been sent, and its reply was not kept."""
         self.standing: list[Standing] = []
         self.stood: dict[str, int] = {}
         """How many approvals for the session there were when a turn began: undoing it takes back the others."""
@@ -132,7 +135,7 @@ class _Rebuilder:
                 self._flush()
                 self.starts.setdefault(turn_id, len(self.messages))
                 self.stood.setdefault(turn_id, len(self.standing))
-                self.said = self.said or message
+                self.said, self.sent = self.said or message, False
                 self.messages.append(message)
                 self.open = message.tool_calls if message.role is Role.ASSISTANT else ()
             case Dispatched(calls=calls):
@@ -168,6 +171,7 @@ class _Rebuilder:
             case Decided(decision):
                 # An earlier version did not write whose the session is, but who acted in it.
                 self.principal = self.principal or decision.scope.principal
+                self.sent = self.sent or (decision.verdict in _SENDS and self._is_round(decision))
                 if decision.operation == "model_call" and decision.verdict == "approved":
                     # It may have been sent from here on: the same answer once more is none, a later one is.
                     given = self.resolved.pop(decision.digest, None)
@@ -191,6 +195,21 @@ class _Rebuilder:
         if fingerprint and entry.call_id not in {call.id for call in self.open}:
             self.below.add(fingerprint)
 
+    def _is_round(self, decision: DecisionMade) -> bool:
+        """Say whether *decision* is about a request of the turn itself, or one in its place; none below a tool."""
+        number = decision.operation_id.removeprefix(f"{self.turn_id}.").split(".r")[0]
+        return decision.operation == "model_call" and number.isdecimal()
+
+    def _doubt_hosted(self) -> None:
+        """Approve no call at the vendor once more: with the request that was sent, it may have been made."""
+        calls = {call.id for message in self.messages[-1:] for call in message.tool_calls if call.hosted}
+        self.results = {id: _doubted(each) if id in calls else each for id, each in self.results.items()}
+        begun = next((at for at, each in enumerate(reversed(self.messages)) if each.role is not Role.TOOL), 0)
+        if begun:
+            calls = {call.id for call in self.messages[-begun - 1].tool_calls if call.hosted}
+            results = self.messages[-begun:]
+            self.messages[-begun:] = [_doubted(each) if each.tool_call_id in calls else each for each in results]
+
     def _use_up(self, calls: Collection[str]) -> None:
         """An approval is good for one run of its call, whatever becomes of that."""
         for each in self.paused.pending if self.paused is not None else ():
@@ -206,6 +225,8 @@ class _Rebuilder:
         # call that has no result must not happen again when that call is run anew.
         self.doubts.interrupt()
         self.doubts.calls |= self.below
+        if self.sent and self.paused.run is None:
+            self._doubt_hosted()
         return Waiting(self.paused, said, dict(self.results), dict(self.resolved), dict(self.told))
 
     def _flush(self) -> list[Settled]:
@@ -240,6 +261,8 @@ class _Rebuilder:
 
 
 INTERRUPTED = "This call was interrupted while it ran. Whether it took effect is unknown; it was not repeated."
+_SENDS = ("allow", "approved")
+UNKNOWN = "Whether this call was made is not known, so it is not made again. If it is still wanted, make it anew."
 BEGUN = "This call was interrupted. It may have run in part."
 
 
@@ -247,6 +270,10 @@ def _number_of(turn_id: str) -> int:
     """Return the number of the turn; 0 for an id that no host has given."""
     digits = turn_id.removeprefix("t")
     return int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
+
+
+def _doubted(result: Message) -> Message:
+    return result if result.is_error else attrs.evolve(result, content=(Text(UNKNOWN),), is_error=True)
 
 
 def close_call(turn_id: str, call: ToolCall, interrupted: str | None = None, *, void: bool = False) -> Settled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -346,6 +347,33 @@ async def test_a_request_that_may_have_made_the_vendor_run_a_call_is_not_repeate
             await said(model, Again(), answer=True, config=settings)
 
     assert len(model.requests) == times
+
+
+@pytest.mark.parametrize("request_waits", [False, True], ids=["resumed", "the request had waited too"])
+async def test_nor_is_it_by_another_process_where_this_one_ended_meanwhile(tmp_path: Path, request_waits: bool):
+    asking, state, copy = [request_waits], tmp_path / "state", tmp_path / "copy"
+    policy = Policy(decide_model_request=lambda event: Ask("sure?") if asking[0] and event.round else None)
+
+    def killed(_: Any) -> str:
+        shutil.copytree(state, copy)
+        return "never read"
+
+    async with opened(ScriptedModel(READ, hosted=[WIKI]), policy, config=PAUSING, folder=state) as session:
+        assert (await session.say("go")).why is Why.PAUSED
+    async with opened(ScriptedModel(killed, hosted=[WIKI]), policy, config=PAUSING, folder=state) as session:
+        result = await session.resume({"r1": True})
+        if request_waits:
+            await session.resume({each.call_id: True for each in result.pending})
+    shutil.rmtree(state)
+    copy.rename(state)
+    asking[0] = False
+
+    second = ScriptedModel("done", hosted=[WIKI])
+    async with opened(second, policy, config=PAUSING, folder=state) as session:
+        assert (await session.resume()).why is Why.COMPLETED
+
+    ((text, is_error),) = results(second)
+    assert (is_error, "is not known" in text) == (True, True)
 
 
 class Other(ScriptedModel):
