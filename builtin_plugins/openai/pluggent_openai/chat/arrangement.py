@@ -35,7 +35,9 @@ class Calls(Piece):
 
 
 class Result(Piece):
-    """The result of a call, and of which there is nothing else to say."""
+    """The result of a call, and of which there is nothing else to say; ``checked`` as ``are_answered`` has it."""
+
+    checked: list[bytes] | None = None
 
 
 _ORDINARY = frozenset({bytes, Calls, Result})
@@ -51,11 +53,10 @@ class Arranged:
 
 def arranged(messages: Sequence[Message], pieces: list[bytes]) -> Arranged:
     """Return the *pieces* of *messages* as servers take them: they refuse a call or a result without the other."""
-    kinds: list[type] = list(map(type, pieces))
-    distinct = set(kinds)
+    distinct = set(map(type, pieces))
     if len(distinct) == 1 and bytes in distinct:
         return Arranged(pieces)
-    if distinct <= _ORDINARY and are_answered(pieces, kinds, Calls, Result):
+    if distinct <= _ORDINARY and are_answered(pieces, Calls, Result):
         return Arranged(pieces)
     return _Arrangement(messages).of(pieces)
 

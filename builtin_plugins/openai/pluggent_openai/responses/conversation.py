@@ -86,7 +86,9 @@ class _Calls(_Piece):
 
 
 class _Result(_Piece):
-    """The result of a call."""
+    """The result of a call; ``checked`` as ``are_answered`` has it."""
+
+    checked: list[bytes] | None = None
 
 
 _ORDINARY = frozenset({bytes, _Calls, _Result})
@@ -138,11 +140,10 @@ class Conversation:
     def encode(self, messages: Sequence[Message]) -> Said:
         """Return *messages* as input. Raises UnsendableError."""
         pieces = self._pieces(messages)
-        kinds: list[type] = list(map(type, pieces))
-        distinct = set(kinds)
+        distinct = set(map(type, pieces))
         if len(distinct) == 1 and bytes in distinct:
             return Said(b",".join(pieces))
-        if distinct <= _ORDINARY and are_answered(pieces, kinds, _Calls, _Result):
+        if distinct <= _ORDINARY and are_answered(pieces, _Calls, _Result):
             return Said(b",".join(pieces))
         place = max((at for at, piece in enumerate(pieces) if _sums(piece) is not None), default=-1)
         return _arranged(messages, pieces, _special(pieces)) if place < 0 else self._summed(messages, pieces, place)
