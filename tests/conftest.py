@@ -114,13 +114,14 @@ class Isolation:
         Landlock lets a program read what is beside its folder, one by one.
         """
         base = tmp_path_factory.mktemp("tests")
-        return (base / str(number // FEW) / str(number % FEW) for number in count())
+        return (base / str(number // FEW) / str(number) for number in count())
 
     @pytest.fixture
     def tmp_path(self, folders_of_tests: Iterator[Path], request: pytest.FixtureRequest) -> Path:
-        """Return a folder of the test's own, as pytest does."""
+        """Return a folder of the test's own, as pytest does; no other has its name."""
         name = re.sub(r"\W", "_", request.node.name)[:30]
-        folder = next(folders_of_tests) / name
+        place = next(folders_of_tests)
+        folder = place / f"{name}{place.name}"
         folder.mkdir(mode=0o700, parents=True)
         return folder
 

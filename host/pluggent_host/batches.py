@@ -33,7 +33,7 @@ class HostBatches:
     """Submits batches and reads their results, under the policies of the host. ``Host.batches`` is one.
 
     Each request is decided about by itself; what is refused is not in the batch, and its result says so. Results pass
-    the hooks on replies. A Batch is all that another process needs: JSON in both directions.
+    the hooks on replies and on outputs. A Batch is all that another process needs: JSON in both directions.
     """
 
     _services: Services

@@ -163,6 +163,8 @@ def _sampling(parameters: ModelParameters) -> Object:
     for name in _NO_WORD:
         if getattr(parameters, name) is not None:
             raise UnsendableError(f"parameters.{name}: the Messages API has no word for it; leave it out")
+    if parameters.background:
+        raise UnsendableError("parameters.background: the Messages API answers at once, or a batch; leave it out")
     if parameters.metadata:
         raise UnsendableError("parameters.metadata: the Messages API keeps none but parameters.user; leave it out")
     given: Object = {

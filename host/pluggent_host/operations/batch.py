@@ -1,7 +1,7 @@
 """Many requests to one model that their vendor answers together, later: each is an operation of its own.
 
-A policy that refuses a request leaves it out of the batch. Each result passes the hooks when it is read, and ledgers
-charge each request once, however often its result is read.
+A policy that refuses a request leaves it out of the batch. Each result passes the hooks on replies, and on what a
+person sees, when it is read, and ledgers charge each request once, however often its result is read.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pluggent_hookspecs.models import ModelRequest, ModelResponse
 
 from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.hooks.ledgers import Cost
+from pluggent_host.operations.input_output import OutputOperation
 from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.operations.operation import Answered, Asked, Attempt, Decided, Denied, Journal, Ready, Settled
 from pluggent_host.operations.pipeline import Operations
@@ -160,6 +161,8 @@ class BatchDesk:
         async with aclosing(provider.batch_results(ticket, batch.sent)) as pages:
             async for page in self._guarded(pages):
                 for result in page:
+                    if not isinstance(result, BatchResult):  # pyright: ignore[reportUnnecessaryIsInstance] (a plugin)
+                        raise self._broken(f"batch_results() yielded {type(result).__name__}, not a BatchResult")
                     if (one := items.pop(result.id, None)) is not None:
                         yield await self._passed(batch, one, result)
 
@@ -204,7 +207,7 @@ class BatchDesk:
             else:
                 response = await self.operations.perform(settled)
             finish = response.finish_reason
-            return BatchResult(item.id, "done", response)
+            return await self._shown(operation, item.id, response)
         except errors.Denied as denied:
             failure = denied.reason
             return _denied(item.id, denied.by, denied.reason)
@@ -216,6 +219,18 @@ class BatchDesk:
             if item.answer is None and operation.attempts:
                 for each in operation.calls(perf_counter() - started, finish, failure):
                     self.journal.emit(each.event(self.scope, 0))
+
+    async def _shown(self, operation: BatchOperation, id: str, response: ModelResponse) -> BatchResult:
+        """Return the result with *response*, as the policies on what a person sees let it pass."""
+        message = response.message
+        if not message.content:
+            return BatchResult(id, "done", response)
+        out = OutputOperation(self.journal, self.scope, message, "reply", f"{operation.id}.out")
+        settled = await self.operations.settle(await self.operations.decide(out))
+        if isinstance(settled, Denied):
+            return _denied(id, settled.by, settled.deny.tell_user)
+        shown = attrs.evolve(settled.event.message, tool_calls=message.tool_calls)
+        return BatchResult(id, "done", attrs.evolve(response, message=shown))
 
     def _as_approved(
         self, decided: Decided[ModelRequestEvent, ModelResponse], item: BatchItem
@@ -323,7 +338,13 @@ class BatchOperation(ModelCallOperation):
         if result.response is None:
             self.used = _FREE if result.outcome in ("cancelled", "expired") else Usage()
             raise ProviderError(result.kind, result.message or result.outcome, retryable=False)
-        return self.take(result.response)
+        try:
+            return self.take(result.response)
+        except TypeError as error:
+            problem = f"the plugin failed: {said(error)}"
+            raise ProviderError(
+                ProviderErrorKind.PROTOCOL, problem, provider=self._provider.name, retryable=False
+            ) from error
 
 
 async def _no_model(name: str) -> Model:

@@ -42,7 +42,7 @@ from pluggent_host.operations.background import BackgroundRun
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
 from pluggent_host.operations.token_estimate import input_tokens, used_so_far
 from pluggent_host.plugins.lookup import Model
-from pluggent_host.tools.hosted import awaits_hosted, hosted_of
+from pluggent_host.tools.hosted import awaits_hosted, hosted_of, may_run
 from pluggent_host.tools.toolset import Toolset
 
 HOOKS = Hooks(
@@ -183,6 +183,8 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         self.broke = ""
         self._unsure = True
         """Whether the last attempt may have made the vendor run something."""
+        self.unsure_at: frozenset[str] = frozenset()
+        """Targets at which calls in the place of this one, or above it, may have made the vendor run something."""
         self.meta = ReplyMeta()
         self.asked: ModelRequestEvent | None = None
         self.answering: ModelRequestEvent | None = None
@@ -246,13 +248,16 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         if model:
             found = await self._find(model)
             names = {tool.name for tool in request.hosted}
-            hosted = tuple(tool for tool in hosted_of(found) if tool.name in names)
+            there = may_run(hosted_of(found), dry_run=self.scope.dry_run)
+            hosted = tuple(tool for tool in there if tool.name in names)
             provider, capability = found.provider, found.capability
             request = attrs.evolve(request, model=found.name, hosted=hosted)
-        return type(self)(
+        child = type(self)(
             self.journal, self.scope, provider, capability, request, offered, self.event.round,
             self._attempt_s, self._deltas, self._find, self._settle, f"{self.id}.r{number}",
         )  # fmt: skip
+        child.unsure_at = self.begun_at
+        return child
 
     def refused(self, deny: Deny) -> None:
         self.ends_turn = self.ends_turn or deny.ends_turn
@@ -290,7 +295,13 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         first = (Called(self.called, self.spent, own, self.broke, meta=self.meta),) if self.attempts else ()
         return (*first, *children[:-1], attrs.evolve(children[-1], finish=finish, error=error))
 
+    @property
+    def begun_at(self) -> frozenset[str]:
+        """Targets at which this call, or one in its place, may have made the vendor run something."""
+        return self.unsure_at | ({self.event.target} if self.attempts and self._unsure else frozenset())
+
     def absorb(self, child: Any, elapsed_s: float, error: str) -> None:
+        self.unsure_at |= child.begun_at
         if not error:
             self.offered = child.offered
             self.answering = child.answering or child.asked
@@ -302,7 +313,8 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
     async def execute(self, event: ModelRequestEvent, attempt: Attempt) -> ModelResponse:
         started = perf_counter()
         self.used, self.meta = Usage(), ReplyMeta()
-        if attempt.number > 1 and self._unsure and not self.run_key and awaits_hosted(event.request.messages):
+        again = attempt.number > 1 and self._unsure and not self.run_key
+        if (again or event.target in self.unsure_at) and awaits_hosted(event.request.messages):
             problem = "the vendor may have made the calls that were approved, so the request is not repeated"
             raise ProviderError(ProviderErrorKind.UNAVAILABLE, problem, provider=self._provider.name, retryable=False)
         self.attempts, self.asked = attempt.number, event

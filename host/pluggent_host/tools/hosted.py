@@ -11,6 +11,7 @@ import attrs
 from pluggent_function_tools.arguments import ArgumentProblems, Checker, canonical, parse, sorted_json
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.events import ModelRequestEvent
 from pluggent_hookspecs.messages import Message, Role, ToolCall, VendorPart
 from pluggent_hookspecs.models import HostsTools
 from pluggent_hookspecs.tools import HOSTED_APPROVED, HostedTool, ToolContext, ToolOutput, ToolSpec
@@ -38,6 +39,31 @@ def hosted_of(model: Model) -> tuple[HostedTool, ...]:
     if len({tool.name for tool in tools}) < len(tools):
         raise ConfigError("server_tools", [f"two tools at the vendor of '{provider.name}' have one name"])
     return tools
+
+
+def may_run(tools: tuple[HostedTool, ...], *, dry_run: bool) -> tuple[HostedTool, ...]:
+    """Return those of *tools* that a request may have: in a dry run the vendor runs nothing with effects either."""
+    return tuple(tool for tool in tools if tool.effects == frozenset()) if dry_run else tools
+
+
+def as_offered(reply: Message, asked: ModelRequestEvent, model: Model) -> Message:
+    """Return *reply* to *asked*, in which calls at the vendor of *model* are of tools that it was offered.
+
+    Any other, such as one of a model that was asked in its place, names the whole id, under which nothing is set up:
+    by its name alone it would be decided about, and approved, as that of another server.
+    """
+    if not any(call.hosted for call in reply.tool_calls):
+        return reply
+    own = (asked.provider, asked.target) == (model.capability, model.provider.target)
+    known = {tool.name for tool in asked.request.hosted} if own else frozenset[str]()
+    prefix = f"{asked.provider.partition(':provider/')[2]}{HOSTED}"
+    return attrs.evolve(
+        reply,
+        tool_calls=tuple(
+            attrs.evolve(call, hosted=f"{prefix}{call.hosted}") if call.hosted and call.hosted not in known else call
+            for call in reply.tool_calls
+        ),
+    )
 
 
 def hosted_call(call: ToolCall, model: Model, effects: Mapping[str, tuple[str, ...]]) -> BoundTool | None:

@@ -254,7 +254,7 @@ def frozen_again(operation: ModelCallOperation, paused: Paused) -> ModelRequestE
 def submitted_again(operation: ModelCallOperation, paused: Paused) -> ModelRequestEvent | None:
     """Return the request that was submitted and is to be attached to, whatever would be sent now; None if unreadable.
 
-    Tools that are gone since are not offered any more: a call of one is one of an unknown tool.
+    Tools that are gone or have changed since are not offered any more: a call of one is one of an unknown tool.
     """
     pending = next((each for each in paused.pending if each.kind == "model_call"), None)
     if pending is None:
@@ -263,7 +263,8 @@ def submitted_again(operation: ModelCallOperation, paused: Paused) -> ModelReque
         request = from_json(pending.arguments_json, ModelRequest)
     except ValueError:
         return None
-    operation.offered = operation.offered.narrowed(
-        spec.name for spec in request.tools if spec.name in operation.offered
+    offered = operation.offered
+    operation.offered = offered.narrowed(
+        spec.name for spec in request.tools if spec.name in offered and spec == offered[spec.name].spec
     )
     return operation.freeze(attrs.evolve(operation.event, request=request))

@@ -33,7 +33,7 @@ from pluggent_host.hooks.order import Chain
 from pluggent_host.operations.input_output import InputOperation
 from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.operations.operation import Answered, Denied, Granted, Journal, Ready, Settled, unanswered
-from pluggent_host.tools.hosted import HOSTED, hosted_of, hosted_outputs
+from pluggent_host.tools.hosted import HOSTED, as_offered, hosted_of, hosted_outputs, may_run
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.turns.background import RunRecord
 from pluggent_host.turns.consent import Consent, Hold, Waits, frozen_again, pending_of, submitted_again
@@ -330,7 +330,7 @@ class Turn:
         model = await services.model(f"{ticket.provider}/{ticket.model}") if ticket and other else agent.model
         request = ModelRequest(
             model.name, (*system, *self.conversation.messages, *warned), offered.specs, agent.parameters,
-            hosted_of(model),
+            may_run(hosted_of(model), dry_run=self.scope.dry_run),
         )  # fmt: skip
         operation = ModelCallOperation(
             self.record, self.scope, model.provider, model.capability, request, offered, round,
@@ -347,7 +347,9 @@ class Turn:
         if isinstance(response, Stopped):
             return response
         self.offered = operation.offered
+        asked = operation.answering or operation.asked or operation.event
         message = with_distinct_ids(clean_message(response.message), operation.event.round)
+        message = as_offered(message, asked, self.parts.agent.model)
         if not await self.say(message):
             return Stopped(Why.DENIED, self.gate.last_note)
         reply = self.reply

@@ -275,6 +275,7 @@ def check_no_word() -> None:
 
 REFUSED_CASES: dict[str, Callable[[], None]] = {
     "`seed`, `presence_penalty`, `frequency_penalty`, `logprobs`": check_no_word,
+    "`background`": same(lambda: "parameters.background" in refusal(background=True), True),
     "`metadata`": same(lambda: "parameters.metadata" in refusal(metadata={"a": "b"}), True),
     "`Audio` without a transcript": same(lambda: "sound" in refusal(Message.user(Audio("x"))), True),
     "`Image.detail`": same(

@@ -119,6 +119,8 @@ def test_settings_go_before_what_is_known_of_a_model() -> None:
         ({"tool_choice": AllowedTools(("mul",)), "tools": (ADD,)}, "mul"),
         ({"tool_choice": AllowedTools((), required=True), "tools": (ADD,)}, "allows none"),
         ({"extra": {"tools": [{"googleSearch": {}}]}}, "'tools'"),
+        ({"extra": {"cached_content": "cachedContents/with-tools"}}, "'cached_content'"),
+        ({"extra": {"tool_config": {}}}, "'tool_config'"),
         ({"extra": {"generationConfig": {"temperature": 1}}, "temperature": 0.5}, "generationConfig.temperature"),
         ({"extra": {"generationConfig": {"candidateCount": 2}}}, "a reply is one candidate"),
         ({"extra": {"toolConfig": {"functionCallingConfig": {"streamFunctionCallArguments": True}}}}, "come whole"),

@@ -465,6 +465,8 @@ def test_a_choice_of_tools_has_the_words_of_the_api(choice: Any, sent: Any) -> N
         ({"reasoning_effort": "none"}, "reasoning_effort"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"extra": {"previous_interaction_id": "i_0"}}, "previous_interaction_id"),
+        ({"extra": {"previousInteractionId": "i_0"}}, "previousInteractionId"),
+        ({"extra": {"generationConfig": {}}}, "generationConfig"),
         ({"extra": {"background": True}}, "background"),
         ({"extra": {"generation_config": {"thinking_summaries": "none"}}}, "generation_config"),
     ],

@@ -1,9 +1,11 @@
 """Batches: each request is decided about and charged by itself, each result passes the hooks, nothing is paid twice."""
 
+import attrs
 import pytest
 from pluggent_contract_values.as_json import from_json, to_json
 from pluggent_hookspecs import (
     Ask,
+    BatchResult,
     ConfigError,
     Deny,
     HostedTool,
@@ -184,3 +186,43 @@ def test_batches_without_an_event_loop():
         assert host.batches.state(batch).ended
         assert {result.id for result in host.batches.results(batch)} == {"a", "b"}
         host.batches.cancel(batch)
+
+
+async def test_policies_on_what_a_person_sees_decide_about_each_result():
+    class Output:
+        @hookimpl
+        def transform_output(self, event):
+            return Message.assistant(event.message.text.replace("card", "[…]"))
+
+        @hookimpl
+        def decide_output(self, event):
+            return Deny("this stays inside") if "internal" in event.message.text else None
+
+    model = LaterModel(echo, echo, vendor=LaterVendor())
+    async with hosting(model=model, plugins=[Output()]) as host:
+        batch = await host.batches.submit("later/m", {"a": "my card", "b": "internal"})
+        results = await read(host.batches, batch)
+
+    assert results["a"].response.message.text == "re: my […]"
+    assert (results["b"].outcome, "this stays inside" in results["b"].message) == ("failed", True)
+
+
+async def test_results_of_a_provider_that_lies_are_each_read_once_or_its_errors():
+    model = LaterModel(echo, echo, vendor=LaterVendor())
+
+    async def lying(ticket, requests):
+        first = BatchResult("a", "done", ModelResponse(Message.assistant("first")))
+        yield (first, attrs.evolve(first, response=ModelResponse(Message.assistant("second"))))
+        yield (attrs.evolve(first, id="foreign"), BatchResult("b", "done", "no reply"))
+        yield ("no result",)
+
+    model.batch_results = lying
+    async with hosting(model=model) as host:
+        batch = await host.batches.submit("later/m", dict.fromkeys("abc", "hi"))
+        results = []
+        with pytest.raises(ProviderError, match="yielded str, not a BatchResult"):  # noqa: PT012 (a stream)
+            async for result in host.batches.results(batch):
+                results.append(result)  # noqa: PERF401 (what came before the error counts)
+
+    assert [(each.id, each.outcome) for each in results] == [("a", "done"), ("b", "failed")]
+    assert results[0].response.message.text == "first"

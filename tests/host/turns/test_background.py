@@ -10,6 +10,7 @@ from pluggent_hookspecs import (
     ModelParameters,
     ProviderError,
     ProviderErrorKind,
+    Role,
     SessionError,
     SettleEvent,
     SubmissionInDoubt,
@@ -88,6 +89,35 @@ async def test_another_host_attaches_to_the_run_and_pays_nothing_twice(tmp_path)
     assert len(vendor.runs) == 2
     assert vendor.attached == ["run_1", "run_2", "run_2"]
     assert vendor.cancelled == []
+
+
+async def test_a_call_of_a_tool_that_changed_while_the_reply_was_made_is_one_of_an_unknown_tool(tmp_path):
+    """Policy 9: the model has seen another definition than the one that would run."""
+    vendor, ran = LaterVendor(), []
+    first = LaterModel(call("look"), vendor=vendor, on_attach=[LOST])
+
+    @tool(effects=())
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    async with opened(tmp_path, first, tools=[look]) as host, await host.session("s", parameters=LATER) as session:
+        assert (await session.say("go")).why is Why.PAUSED
+
+    @tool(name="look", effects=())
+    async def other() -> str:
+        """Look, and send it to everybody."""
+        ran.append("look")
+        return "sent"
+
+    async with (
+        opened(tmp_path, LaterModel("done", vendor=vendor), tools=[other]) as host,
+        await host.session("s") as session,
+    ):
+        await session.resume()
+        (result,) = [message for message in session.history if message.role is Role.TOOL]
+
+    assert (ran, result.is_error) == ([], True)
 
 
 async def test_what_may_have_been_submitted_is_not_submitted_again_before_a_person_agrees(tmp_path):

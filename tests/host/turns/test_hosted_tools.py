@@ -348,6 +348,80 @@ async def test_a_request_that_may_have_made_the_vendor_run_a_call_is_not_repeate
     assert len(model.requests) == times
 
 
+class Other(ScriptedModel):
+    name = "other"
+    target = "memory:other"
+
+
+class Elsewhere:
+    """Asks *model* in the place of a request that failed."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    @hookimpl
+    async def around_model_call(self, event: Any, call_next: Any) -> Any:
+        try:
+            return await call_next()
+        except ProviderError:
+            return await call_next.reissue(event.request, model=self.model)
+
+
+ELSEWHERE = HostSettings(grants=Grants(retriers=("app:Elsewhere",)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "times"), [(ProviderErrorKind.STREAM_BROKEN, 2), (ProviderErrorKind.RATE_LIMITED, 3)], ids=str
+)
+async def test_nor_is_it_repeated_by_another_model_of_the_same_vendor(kind: Any, times: int):
+    model = ScriptedModel(READ, ProviderError(kind, "no", provider="scripted"), "done", hosted=[WIKI])
+
+    if times == 3:
+        assert (await said(model, Elsewhere("scripted/small"), answer=True, config=ELSEWHERE)).why is Why.COMPLETED
+    else:
+        with pytest.raises(ProviderError, match="not repeated"):
+            await said(model, Elsewhere("scripted/small"), answer=True, config=ELSEWHERE)
+
+    assert len(model.requests) == times
+
+
+# ---- whose call it is
+
+
+async def test_a_call_of_a_model_that_was_asked_in_place_of_another_is_not_approved_as_one_of_that():
+    down = ProviderError(ProviderErrorKind.UNAVAILABLE, "no", provider="scripted")
+    second = Other(READ, "done", hosted=[HostedTool("other:hosted/mcp/wiki", ("network_read",), "1")])
+    policy = Policy()
+
+    await said(
+        ScriptedModel(down, down, hosted=[WIKI]), second, policy, Elsewhere("other/m"), answer=True, config=ELSEWHERE
+    )
+
+    assert (policy.seen, results(second)[0][1]) == ([], True)
+
+
+async def test_a_call_of_a_tool_that_a_policy_left_out_of_the_request_is_refused_unasked():
+    def without(event: Any) -> Any:
+        return attrs.evolve(event.request, hosted=())
+
+    model, policy = ScriptedModel(READ, "done", hosted=[WIKI]), Policy(transform_model_request=without)
+
+    await said(model, policy, answer=True)
+
+    assert (policy.seen, results(model)[0][1]) == ([], True)
+
+
+async def test_a_dry_run_has_the_vendor_run_nothing_with_effects():
+    pure = HostedTool("scripted:hosted/tool_search", (), "1")
+    unknown = HostedTool("scripted:hosted/new", None, "1")
+    model = ScriptedModel("done", hosted=[SEARCH, CODE, pure, unknown])
+
+    async with opened(model) as session:
+        await session.say("go", dry_run=True)
+
+    assert model.requests[0].hosted == (pure,)
+
+
 async def test_asking_about_the_request_shows_what_may_run():
     model = ScriptedModel("done", hosted=[SEARCH])
     shown: list[str] = []

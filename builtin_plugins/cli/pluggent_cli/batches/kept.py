@@ -1,7 +1,7 @@
 """The batches that were submitted here, a file each in the state folder: written before anything is sent.
 
 Names are the keys that mark the batches at their vendors. Each file has a seal on its last line: approvals in one
-that was changed, or copied from elsewhere, do not count.
+that was changed, or copied from elsewhere, do not count, nor does the principal that it names.
 """
 
 from __future__ import annotations
@@ -94,10 +94,12 @@ class KeptBatches:
         try:
             content, _, seal = path.read_bytes().partition(b"\n")
             kept = from_json(content, Kept)
+            if kept.batch.key != path.stem:  # else what is written about it would be written elsewhere
+                raise ValueError("it names another batch")  # noqa: TRY301 (as what cannot be read)
         except (OSError, ValueError) as error:
             raise ConfigError(str(path), [f"is damaged: {error}; mend it, or move it away"]) from error
         if is_sealed(self._seals.key(), seal.strip().decode("utf-8", "replace"), path.stem, content.decode()):
             return kept
-        log.warning("%s was changed, or copied from elsewhere: the approvals in it do not count", path)
+        log.warning("%s was changed, or copied from elsewhere: nobody's approvals and identity in it count", path)
         items = tuple(attrs.evolve(item, asks=(), approved_by="") for item in kept.batch.items)
-        return attrs.evolve(kept, batch=attrs.evolve(kept.batch, items=items))
+        return attrs.evolve(kept, batch=attrs.evolve(kept.batch, items=items, principal=""))

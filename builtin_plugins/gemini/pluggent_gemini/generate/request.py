@@ -7,6 +7,7 @@ pieces, so a request costs no more for a long history than the join.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import assert_never, cast
 
@@ -27,6 +28,7 @@ _TOOL = "pluggent_gemini tool"
 _OWN = frozenset({"model", "contents", "systemInstruction", "tools", "cachedContent", "continuationToken"})
 _MERGED = ("generationConfig", "toolConfig")
 """Objects of the request of which ``parameters.extra`` may give further fields."""
+_HUMP = re.compile(r"_([a-z])")
 _REFUSED = {
     "candidateCount": "a reply is one candidate",
     "streamFunctionCallArguments": "arguments come whole",
@@ -155,9 +157,10 @@ def _labels(parameters: ModelParameters, server: Server) -> Object | None:
 
 def _add_extra(rest: Object, parameters: ModelParameters) -> None:
     for name, value in parameters.extra.items():
+        field = _HUMP.sub(lambda found: found[1].upper(), name)  # the server reads cached_content as cachedContent
         if name in _MERGED:
             rest[name] = _merged(name, rest[name], value)
-        elif name in _OWN or rest.get(name):
+        elif field in _OWN or field in _MERGED or rest.get(field):
             raise UnsendableError(f"parameters.extra: '{name}' is already set by the provider; leave it out")
         else:
             rest[name] = thaw(value)

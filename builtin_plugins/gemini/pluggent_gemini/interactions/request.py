@@ -147,12 +147,13 @@ def _add_extra(rest: Object, extra: Mapping[str, Json]) -> None:
     """Add what goes into the request as it is; further fields of the generation_config join those of the provider."""
     for name, given in extra.items():
         where = f"parameters.extra: '{name}'"
-        if name in _OWNED:
-            raise UnsendableError(f"{where}: {_OWNED[name]}")
+        field = _HUMP.sub(r"_\1", name).lower()  # servers of Google read both spellings
+        if field in _OWNED:
+            raise UnsendableError(f"{where}: {_OWNED[field]}")
         value: Any = thaw(given)
         if name == _CONFIG and isinstance(value, dict) and not rest.get(name, {}).keys() & value.keys():
             rest[name] = {**rest.get(name, {}), **value}
-        elif name in rest:
+        elif field in rest or (field == _CONFIG and name != field):
             raise UnsendableError(f"{where} is already set by the provider; leave it out")
         else:
             rest[name] = value

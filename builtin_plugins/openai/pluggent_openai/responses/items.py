@@ -66,6 +66,9 @@ class Known:
 NOTHING_KNOWN = Known()
 
 
+_WHOSE = ("id", "name", "server_label")
+"""Fields that say which call is approved."""
+
 Slot: TypeAlias = tuple[str, int]
 """A field of an item that holds text, and which of several."""
 
@@ -303,6 +306,9 @@ class Items:
             yield ReasoningDelta("", signature)
 
     def _call(self, item: _Item, final: Object) -> list[Delta]:
+        for name in _WHOSE if item.kind == APPROVAL else ():
+            if item.head.get(name, final.get(name)) != final.get(name):
+                raise MalformedError(f"a call that needs an approval began with another {name} than it ended with")
         out = self._called(item, final) if item.call < 0 else []
         field = CALLS[item.kind]
         arguments = as_text(final.get(field))

@@ -25,6 +25,7 @@ _OWNED: Mapping[str, str] = {
     "background": "it is parameters.background",
     "conversation": "each request has the whole conversation",
     "previous_response_id": "each request has the whole conversation",
+    "prompt": "a template that is stored at the vendor may have tools of its own, which no policy would see",
     "extra_headers": "headers belong into the server's setting 'headers'",
     "extra_query": "a query belongs into the server's setting 'base_url'",
 }

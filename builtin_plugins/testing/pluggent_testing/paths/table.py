@@ -66,6 +66,7 @@ SILENT_CALL: tuple[Operation, ...] = (TURN, *ROUND, TOOL, *ROUND, OUTPUT)
 MEMORY: tuple[Operation, ...] = (WRITE, WRITE, READ, READ, READ)
 MEMORY_ACCESS = tuple(f"MemoryAccess.{name}" for name in ("save", "delete", "get", "list", "search"))
 SYNC_MEMORY = tuple(name.replace("MemoryAccess", "SyncMemory") for name in MEMORY_ACCESS)
+BATCH_RESULT = (BATCH_READ, OUTPUT)
 BATCHES = ("HostBatches.submit", "HostBatches.results")
 BELOW_ALL: tuple[Operation, ...] = (MODEL, COUNT, EMBED, QUESTION, TOOL, *MEMORY)
 BELOW_TOOL = tuple(f"ToolContext.{name}" for name in ("call_tool", "call_model", "count", "embed", "elicit", "memory"))
@@ -221,7 +222,8 @@ BELOW = (
     EntryPath("count", ("Host.count",), {"api": (COUNT,)}, ways.count),
     EntryPath("embed", ("Host.embed",), {"api": (EMBED,)}, ways.embedding),
     EntryPath(
-        "vendor-batch", BATCHES, {"api": (BATCHED, BATCHED, BATCH_READ, BATCH_READ)}, ways.batch, ("reply-1", "reply-2")
+        "vendor-batch", BATCHES, {"api": (BATCHED, BATCHED, *BATCH_RESULT, *BATCH_RESULT)}, ways.batch,
+        ("reply-1", "reply-2"),
     ),
     EntryPath("embed-installed", ("Host.embed",), {"api": (EMBED,)}, ways.embedding, installed="everything"),
 )  # fmt: skip
@@ -401,7 +403,7 @@ WITHOUT_LOOP = (
     EntryPath("sync-count", ("SyncHost.count",), {"api": (COUNT,)}, ways.sync_count, opens=True),
     EntryPath(
         "sync-batch", tuple(name.replace("Host", "Sync") for name in BATCHES),
-        {"api": (BATCHED, BATCHED, BATCH_READ, BATCH_READ)}, ways.sync_batch, ("reply-1", "reply-2"), opens=True,
+        {"api": (BATCHED, BATCHED, *BATCH_RESULT, *BATCH_RESULT)}, ways.sync_batch, ("reply-1", "reply-2"), opens=True,
     ),
     EntryPath("sync-embed", ("SyncHost.embed",), {"api": (EMBED,)}, ways.sync_embedding, opens=True),
     EntryPath("run_sync", ("Host.run_sync",), {"api": CALL_TURN}, ways.run_sync, ONE_CALL, opens=True),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from pluggent_cli.batches.kept import Kept, KeptBatches
-from pluggent_hookspecs import Message, ModelRequest
+from pluggent_hookspecs import ConfigError, Message, ModelRequest
 from pluggent_host.operations.batch import Batch, BatchItem
 from pluggent_testing.later.batch_servers import SECRET, OpenAIBatchServer
 from pluggent_testing.later.responses_server import ResponsesServer
@@ -107,7 +107,7 @@ def test_a_turn_whose_connection_is_lost_is_continued_by_another_process(cli, wa
 def test_an_approval_in_a_file_of_a_batch_that_was_changed_does_not_count(tmp_path, caplog):
     request = ModelRequest("m", (Message.user("hi"),))
     item = BatchItem("one", request, "d1", asks=(("guard", "really?"),), approved_by="me")
-    batch = Batch("k1", "later/m", "", 1.0, (item, BatchItem("two", request, "d2", denied=("guard", "no"))))
+    batch = Batch("k1", "later/m", "ann", 1.0, (item, BatchItem("two", request, "d2", denied=("guard", "no"))))
     kept = KeptBatches(tmp_path)
     kept.write(Kept(batch, "q.jsonl", "d"))
     assert kept.named("k").batch == batch
@@ -115,5 +115,11 @@ def test_an_approval_in_a_file_of_a_batch_that_was_changed_does_not_count(tmp_pa
     file = tmp_path / "batches" / "k1.json"
     file.write_bytes(file.read_bytes().replace(b'"d2"', b'"d3"'))
 
-    assert [(each.asks, each.approved_by) for each in kept.named("k1").batch.items] == [((), ""), ((), "")]
+    changed = kept.named("k").batch
+    assert [(each.asks, each.approved_by) for each in changed.items] == [((), ""), ((), "")]
+    assert changed.principal == ""
     assert "was changed, or copied from elsewhere" in caplog.text
+
+    file.rename(tmp_path / "batches" / "k2.json")
+    with pytest.raises(ConfigError, match="it names another batch"):
+        kept.named("k2")

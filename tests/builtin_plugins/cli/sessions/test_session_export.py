@@ -15,7 +15,7 @@ from saved import FileTranscript, read_session, save, tool_turn, turn
 
 USAGE = {
     "input": None, "output": None, "cached": None, "reasoning": None, "audio": None, "cost_usd": None,
-    "estimated": False, "cache_write": None, "input_audio": None,
+    "estimated": False, "cache_write": None, "input_audio": None, "hosted_usd": None,
 }  # fmt: skip
 
 

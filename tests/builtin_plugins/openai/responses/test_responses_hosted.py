@@ -26,6 +26,7 @@ from responses_server import (
     CREATED,
     FAULTS,
     SERVER,
+    added,
     call,
     done,
     end,
@@ -185,6 +186,12 @@ def test_a_request_for_approval_is_a_call_whole_and_streamed():
     assert reply.message.tool_calls == (wanted,)
     assert reply.finish_reason == "tool_calls"
     assert reply_of(sse(CREATED), sse(done(0, ASKS)), sse(end(ASKS))).message == reply.message
+
+
+@pytest.mark.parametrize("other", [{"name": "delete"}, {"server_label": "bad"}, {"id": "mcpr_2"}], ids=str)
+def test_a_call_that_ends_as_another_than_it_began_is_no_reply(other):
+    with pytest.raises(ProviderError, match="began"):
+        reply_of(sse(CREATED), sse(added(0, ASKS)), sse(done(0, ASKS | other)), sse(end(ASKS | other)))
 
 
 def test_an_approval_is_sent_once_as_the_answer_to_its_request():

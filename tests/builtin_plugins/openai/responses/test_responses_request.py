@@ -361,6 +361,7 @@ def test_a_server_without_custom_tools_is_offered_a_function():
         ({"top_k": 5}, "parameters.top_k"),
         ({"temperature": float("nan")}, "parameters.temperature is nan"),
         ({"extra": {"previous_response_id": "r"}}, "each request has the whole conversation"),
+        ({"extra": {"prompt": {"id": "pmpt_1"}}}, "tools of its own, which no policy would see"),
         ({"extra": {"background": True}}, "it is parameters.background"),
         ({"reasoning_effort": "low", "extra": {"reasoning": {"effort": "high"}}}, "'reasoning' is already set"),
         ({"reasoning_effort": "low", "extra": {"reasoning": "high"}}, "'reasoning' is already set"),
