@@ -35,8 +35,9 @@ def body(*messages, dialect=None, stream=False, tools=(), **parameters) -> bytes
 
 
 def message(value: Message, dialect=None):
-    (only,) = json.loads(body(value, dialect=dialect))["messages"]
-    return only
+    before = (Message.assistant((), (CALL,)),) if value.role is Role.TOOL else ()
+    after = [Message.tool(call, "3") for call in value.tool_calls]
+    return json.loads(body(*before, value, *after, dialect=dialect))["messages"][len(before)]
 
 
 def rest(**parameters):
@@ -175,9 +176,10 @@ def test_pictures_of_tools_follow_all_results_of_their_batch():
 
 
 def test_pictures_of_the_last_batch_come_last():
-    sent = json.loads(body(Message.tool(CALL, Image(url="https://x/p.png"))))["messages"]
+    asks = Message.assistant((), (CALL,))
+    sent = json.loads(body(asks, Message.tool(CALL, Image(url="https://x/p.png"))))["messages"]
 
-    assert [entry["role"] for entry in sent] == ["tool", "user"]
+    assert [entry["role"] for entry in sent] == ["assistant", "tool", "user"]
 
 
 def test_a_message_and_a_tool_are_encoded_once():
@@ -331,9 +333,10 @@ def test_a_part_of_another_vendor_is_left_out(role):
 
 
 def test_a_vendors_part_of_a_tool_follows_like_a_picture():
-    sent = messages(Message.tool(EMPTY_CALL, (Text("one"), VendorPart("openai", MARKED), VendorPart("x", {"y": 1}))))
+    returned = (Text("one"), VendorPart("openai", MARKED), VendorPart("x", {"y": 1}))
+    sent = messages(Message.assistant((), (EMPTY_CALL,)), Message.tool(EMPTY_CALL, returned))
 
-    assert sent[1]["content"] == [{"type": "text", "text": "Returned by tool 'add' (call call_1):"}, MARKED]
+    assert sent[2]["content"] == [{"type": "text", "text": "Returned by tool 'add' (call call_1):"}, MARKED]
 
 
 def test_pictures_sound_and_files_of_tools_all_reach_the_model_under_the_call_that_returned_them():
@@ -352,9 +355,10 @@ def test_pictures_sound_and_files_of_tools_all_reach_the_model_under_the_call_th
 
 
 def test_a_result_without_a_name_is_labelled_by_its_call():
-    sent = messages(Message(Role.TOOL, (PICTURE,), tool_call_id="call_9"))
+    asks = Message.assistant((), (ToolCall("call_9", "add"),))
+    sent = messages(asks, Message(Role.TOOL, (PICTURE,), tool_call_id="call_9"))
 
-    assert sent[1]["content"] == [{"type": "text", "text": "Returned by tool call call_9:"}, SHOWN]
+    assert sent[2]["content"] == [{"type": "text", "text": "Returned by tool call call_9:"}, SHOWN]
 
 
 @pytest.mark.parametrize(
@@ -385,11 +389,11 @@ def test_data_comes_before_a_url_and_an_id_before_both():
 @pytest.mark.parametrize("role", list(Role))
 def test_fields_of_this_wire_are_sent_in_their_message_and_those_of_others_are_not(role):
     said = Message(
-        role, (Text("a"),), tool_call_id="c" if role is Role.TOOL else None,
+        role, (Text("a"),), tool_call_id=CALL.id if role is Role.TOOL else None,
         extra={"openai": {"prefix": True, "deep": {"a": [1]}}, "anthropic": {"x": 1}},
     )  # fmt: skip
 
-    (sent,) = messages(said)
+    sent = message(said)
 
     assert (sent["prefix"], sent["deep"]) == (True, {"a": [1]})
     assert "x" not in sent

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
-import attrs
 import msgspec
 from pluggent_hookspecs import Message, ModelRequest, Role, ToolSpec
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 from pluggent_provider_http.vendor_fields import plain
 
+from pluggent_openai.chat.arrangement import Calls, Piece, Result, arranged
 from pluggent_openai.chat.content import (
     has_point,
     own_fields,
@@ -24,7 +24,6 @@ from pluggent_openai.chat.content import (
     sent_id,
     sent_media,
     sent_thinking,
-    unmarked_note,
 )
 from pluggent_openai.dialects import TAGS, Dialect
 from pluggent_openai.parameters import fields_of, is_custom, offered
@@ -41,23 +40,6 @@ _LEADING = (b'{"role":"system"', b'{"role":"developer"')
 _FOLLOWS = "(what it returned follows in a message of the user)"
 
 Object: TypeAlias = dict[str, Any]
-
-
-@attrs.frozen
-class _WithMedia:
-    """A tool's result, which takes text only, and the rest of it, to follow in a user message."""
-
-    result: bytes
-    media: bytes
-
-
-class _Unmarked(bytes):
-    """A message whose cache points were left out."""
-
-    __slots__ = ()
-
-
-Piece: TypeAlias = bytes | _WithMedia
 
 
 class Writer:
@@ -82,9 +64,8 @@ class Writer:
         if request.hosted:
             raise UnsendableError("hosted: chat completions run no tools at the vendor; set api = 'responses'")
         made = Message.memos(request.messages, dialect.message_key, self._message)
-        kinds = set(map(type, made))
-        notes = _notes(made) if _Unmarked in kinds else ()
-        pieces = _arranged(made) if _WithMedia in kinds else cast("list[bytes]", made)
+        said = arranged(request.messages, made)
+        pieces = said.pieces
         if not dialect.json_schema and request.parameters.output_schema is not None:
             pieces = _instructed(pieces, request)
         body = b'{"model":%b,"messages":[%b]' % (_encode(request.model), b",".join(pieces))
@@ -96,17 +77,23 @@ class Writer:
         rest = fields_of(request, tools, dialect, stream=stream)
         if dialect.reasoning == TAGS:
             rest.setdefault("clear_thinking", False)  # or the server takes it out again
-        return Body(b"%b,%b" % (body, _encode(rest)[1:]) if rest else body + b"}", notes)
+        return Body(b"%b,%b" % (body, _encode(rest)[1:]) if rest else body + b"}", said.notes)
 
-    def _message(self, message: Message) -> Piece:
-        piece = self._encoded(message)
-        dropped = (not self._dialect.cache or message.role is Role.TOOL) and has_point(message)
-        return _Unmarked(piece) if dropped and isinstance(piece, bytes) else piece
-
-    def _encoded(self, message: Message) -> Piece:
+    def _message(self, message: Message) -> bytes:
         dialect = self._dialect
         if message.role is Role.TOOL:
             return _tool_result(message, dialect)
+        encoded = self._encoded(message)
+        unmarked = not dialect.cache and has_point(message)
+        if not message.tool_calls and not unmarked:
+            return encoded
+        piece = Piece(encoded) if unmarked else Calls(encoded)
+        piece.ids = tuple([sent_id(call.id, dialect) for call in message.tool_calls])
+        piece.unmarked = unmarked
+        return piece
+
+    def _encoded(self, message: Message) -> bytes:
+        dialect = self._dialect
         role = Role.SYSTEM if message.role is Role.DEVELOPER and not dialect.developer else message.role
         out: Object = {"role": role.value, "content": sent_content(message, dialect)}
         if message.name is not None:
@@ -121,30 +108,6 @@ class Writer:
         return _encode(_declared(spec, self._dialect))
 
 
-def _notes(pieces: list[Piece]) -> tuple[str, ...]:
-    return unmarked_note(sum(type(piece) is _Unmarked for piece in pieces))
-
-
-def _arranged(pieces: list[Piece]) -> list[bytes]:
-    """Put what tools returned other than text behind the last result of their batch."""
-    out: list[bytes] = []
-    waiting: list[bytes] = []
-    for piece in pieces:
-        if isinstance(piece, _WithMedia):
-            out.append(piece.result)
-            waiting.append(piece.media)
-            continue
-        if waiting and not piece.startswith(b'{"role":"tool"'):
-            out.append(_user_with(waiting))
-            waiting = []
-        out.append(piece)
-    return [*out, _user_with(waiting)] if waiting else out
-
-
-def _user_with(media: list[bytes]) -> bytes:
-    return b'{"role":"user","content":[%b]}' % b",".join(media)
-
-
 def _instructed(pieces: list[bytes], request: ModelRequest) -> list[bytes]:
     """Say the form of the reply behind the instructions that stand at the beginning."""
     schema = plain(request.parameters.output_schema, "parameters.output_schema")
@@ -153,18 +116,21 @@ def _instructed(pieces: list[bytes], request: ModelRequest) -> list[bytes]:
     return [*pieces[:leading], _encode(words), *pieces[leading:]]
 
 
-def _tool_result(message: Message, dialect: Dialect) -> Piece:
+def _tool_result(message: Message, dialect: Dialect) -> bytes:
     if message.tool_call_id is None:
         raise UnsendableError("a message of role tool has no tool_call_id")
     text, media = sent_media(message, dialect)
     call_id = sent_id(message.tool_call_id, dialect)
-    out = {"role": "tool", "content": text or (_FOLLOWS if media else ""), "tool_call_id": call_id}
-    result = _encode(_with_extra(out, message, dialect) if message.extra else out)
-    if not media:
-        return result
-    what = f"tool '{message.name}' (call {call_id})" if message.name else f"tool call {call_id}"
-    label = {"type": "text", "text": f"Returned by {what}:"}
-    return _WithMedia(result, _encode([label, *media])[1:-1])
+    words = text or (_FOLLOWS if media else "")
+    out = {"role": "tool", "content": words, "tool_call_id": call_id}
+    encoded = _encode(_with_extra(out, message, dialect) if message.extra else out)
+    unmarked = has_point(message)
+    piece = Piece(encoded) if media or unmarked else Result(encoded)
+    piece.answers, piece.text, piece.unmarked = call_id, words, unmarked
+    if media:
+        what = f"tool '{message.name}' (call {call_id})" if message.name else f"tool call {call_id}"
+        piece.media = _encode([{"type": "text", "text": f"Returned by {what}:"}, *media])[1:-1]
+    return piece
 
 
 def _with_extra(out: Object, message: Message, dialect: Dialect) -> Object:

@@ -28,6 +28,7 @@ from pluggent_provider_http.left_out import thinking_note, thoughts_in
 from pluggent_provider_http.unsendable import UnsendableError
 from pluggent_provider_http.vendor_fields import plain
 
+from pluggent_openai.call_pairs import NO_RESULT, are_answered
 from pluggent_openai.chat.content import Shown, custom_input, has_point, mark, unmarked_note
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.responses.layout import (
@@ -45,7 +46,6 @@ from pluggent_openai.responses.layout import (
 _encode = msgspec.json.Encoder().encode
 _MOST_ID_CHARS = 64
 _INSTRUCTIONS = (Role.SYSTEM, Role.DEVELOPER)
-_NO_RESULT = "(no result was recorded)"
 _RESULT = b'{"type":"function_call_output"'
 _APPROVAL = b"an answer to the vendor"
 _LEFT_OUT = b"nothing"
@@ -80,11 +80,15 @@ class _Piece(bytes):
 
 
 class _Calls(_Piece):
-    """A reply that ends in calls of functions, and of which there is nothing else to say."""
+    """A reply that ends in calls of functions with these ``ids``, and of which there is nothing else to say."""
+
+    ids: tuple[str, ...] = ()
 
 
 class _Result(_Piece):
-    """The result of a call."""
+    """The result of a call; ``checked`` as ``are_answered`` has it."""
+
+    checked: list[bytes] | None = None
 
 
 _ORDINARY = frozenset({bytes, _Calls, _Result})
@@ -136,14 +140,13 @@ class Conversation:
     def encode(self, messages: Sequence[Message]) -> Said:
         """Return *messages* as input. Raises UnsendableError."""
         pieces = self._pieces(messages)
-        kinds = set(map(type, pieces))
-        if len(kinds) == 1 and bytes in kinds:
+        distinct = set(map(type, pieces))
+        if len(distinct) == 1 and bytes in distinct:
             return Said(b",".join(pieces))
-        special = cast("list[_Piece]", [piece for piece in pieces if type(piece) is not bytes])
-        if kinds <= _ORDINARY and _are_answered(special):
+        if distinct <= _ORDINARY and are_answered(pieces, _Calls, _Result):
             return Said(b",".join(pieces))
         place = max((at for at, piece in enumerate(pieces) if _sums(piece) is not None), default=-1)
-        return _arranged(messages, pieces, special) if place < 0 else self._summed(messages, pieces, place)
+        return _arranged(messages, pieces, _special(pieces)) if place < 0 else self._summed(messages, pieces, place)
 
     def before(self, messages: Sequence[Message]) -> str:
         """Return what identifies *messages*, instructions left out: a compaction of them stands for no others."""
@@ -208,7 +211,8 @@ class Conversation:
         if not calls:
             return _encode(items)[1:-1]
         piece = _Calls(_encode([*items, *[self._call(call) for call in calls]])[1:-1])
-        piece.calls = tuple([(_sent_id(call.id), _RESULT) for call in calls])
+        piece.ids = tuple([_sent_id(call.id) for call in calls])
+        piece.calls = tuple([(id, _RESULT) for id in piece.ids])
         return piece
 
     def _reply(self, message: Message, own: Mapping[str, Json]) -> bytes:
@@ -256,7 +260,7 @@ class Conversation:
         if not ordinary or not piece.calls or any(start is not _RESULT for _, start in piece.calls):
             return piece
         calls = _Calls(encoded)
-        calls.calls = piece.calls
+        calls.calls, calls.ids = piece.calls, tuple([id for id, _ in piece.calls])
         return calls
 
     def _call(self, call: ToolCall) -> Object:
@@ -274,19 +278,6 @@ class Conversation:
         else:
             item = {"type": "function_call", **called, "arguments": call.arguments}
         return _joined(item, own, f"call {call.id}")
-
-
-def _are_answered(pieces: Sequence[_Piece]) -> bool:
-    """Say whether each of the calls has its result right behind, in the order of the calls."""
-    walk = iter(pieces)
-    for piece in walk:
-        if type(piece) is not _Calls:
-            return False
-        for id, _ in piece.calls:
-            result = next(walk, None)
-            if type(result) is not _Result or result.answers != id:
-                return False
-    return True
 
 
 def _sums(piece: bytes) -> str | None:
@@ -372,7 +363,7 @@ class _Answers:
         approved = said == HOSTED_APPROVED and not message.is_error
         if approved and (self._is_last(place) or any(id in piece.ran for piece in self._special)):
             return _encode({"type": _ANSWER, "approval_request_id": id, "approve": True})
-        reason = _UNKNOWN if approved else message.text or _NO_RESULT
+        reason = _UNKNOWN if approved else message.text or NO_RESULT
         return _encode({"type": _ANSWER, "approval_request_id": id, "approve": False, "reason": reason})
 
     def _is_last(self, place: int) -> bool:
@@ -381,9 +372,9 @@ class _Answers:
 
 def _no_result(id: str, start: bytes) -> bytes:
     if start is _APPROVAL:
-        answer = {"type": _ANSWER, "approval_request_id": id, "approve": False, "reason": _NO_RESULT}
+        answer = {"type": _ANSWER, "approval_request_id": id, "approve": False, "reason": NO_RESULT}
         return _encode(answer)
-    return b"%b,%b" % (start, _encode({"call_id": id, "output": _NO_RESULT})[1:])
+    return b"%b,%b" % (start, _encode({"call_id": id, "output": NO_RESULT})[1:])
 
 
 def _own(extra: Mapping[str, Json], where: str) -> Mapping[str, Json]:
