@@ -298,7 +298,8 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
     @property
     def begun_at(self) -> frozenset[str]:
         """Targets at which this call, or one in its place, may have made the vendor run something."""
-        return self.unsure_at | ({self.event.target} if self.attempts and self._unsure else frozenset())
+        here = (self.event.target,) if self.attempts and self._unsure else ()
+        return self.unsure_at.union(here)
 
     def absorb(self, child: Any, elapsed_s: float, error: str) -> None:
         self.unsure_at |= child.begun_at
