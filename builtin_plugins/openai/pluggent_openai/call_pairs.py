@@ -29,10 +29,11 @@ def are_answered(pieces: list[Any], calls: type, result: type) -> bool:
 def _known(pieces: list[Any], result: type) -> int:
     """Return how many of the first *pieces* are known to be in order."""
     for place in range(len(pieces) - 1, -1, -1):
-        piece = pieces[place]
-        if type(piece) is result and piece.checked is not None:
-            checked, piece.checked = piece.checked, None  # one list a conversation, not one a result
-            return place + 1 if checked == pieces[:place] else 0
+        if type(pieces[place]) is not result or pieces[place].checked is None:
+            continue
+        checked = pieces[place].checked
+        pieces[place].checked = None  # one list a conversation, not one a result
+        return place + 1 if checked == pieces[:place] else 0
     return 0
 
 
