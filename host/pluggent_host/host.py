@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from pathlib import Path
 from time import perf_counter, time
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 import attrs
 from pluggent_contract_values.sanitize import check_history, clean_history
@@ -38,7 +38,6 @@ from pluggent_transcript.standing import Approvals
 from pluggent_transcript.stored import StoredSessions
 
 from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_around, people, take_apart
-from pluggent_host.batches import HostBatches
 from pluggent_host.common import process_marker
 from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.hooks.caller import Caller, Late
@@ -50,20 +49,19 @@ from pluggent_host.plugins.lookup import session_files
 from pluggent_host.session import OfferedTool, Session, offered
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_host.tools.selection import ToolChoice
-from pluggent_host.tools.workspace_guard import Protected
+from pluggent_host.tools.workspace_guard import Protected, protected_by
 from pluggent_host.turns.meter import check_names
 from pluggent_host.turns.options import check, checked_metadata
 from pluggent_host.turns.record import Agent, Conversation
 from pluggent_host.turns.result import TurnResult
 
+if TYPE_CHECKING:  # see Host.batches
+    from pluggent_host.batches import HostBatches
+
 K = TypeVar("K")
 
 DEFAULT_MODEL = "offline/demo"
 """The model of a host without one: no network, no key."""
-
-_FILES = (f"{store}.json{part}" for store in ("trust", "hooks") for part in ("", ".key", ".lock"))
-PRIVATE = ("sessions", "batches", "logins", "keys", *_FILES)
-"""Names in the state folder that are for no tool: transcripts, batches and approvals, credentials, trust."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -74,13 +72,6 @@ class _Defaults:
     state_dir: Path | None
     workspace: Path | None
     private: tuple[str, ...] = ()
-
-    def protected(self) -> Protected:
-        """Return the folders of the host: private ones, and code that this process imports."""
-        below = str(self.workspace or "")
-        code = tuple(entry for entry in sys.path if below and os.path.realpath(entry) != below and entry)
-        private = () if self.state_dir is None else tuple(str(self.state_dir / name) for name in PRIVATE)
-        return Protected((*private, *self.private), code)
 
 
 @attrs.define(eq=False, repr=False, slots=False)
@@ -304,7 +295,8 @@ class Host:
 
     def _protected(self) -> Protected:
         if self._guard is None or self._guard[0] != sys.path:
-            self._guard = list(sys.path), self._defaults.protected()
+            known = self._defaults
+            self._guard = list(sys.path), protected_by(known.state_dir, known.workspace, known.private)
         return self._guard[1]
 
     async def _transcript(self, id: str) -> Transcript:
@@ -469,6 +461,8 @@ class Host:
     @property
     def batches(self) -> HostBatches:
         """Many requests that a vendor answers together, later: submitted, found again, read, cancelled."""
+        from pluggent_host.batches import HostBatches  # 3 ms, and most programs have no batch
+
         return HostBatches(self._parts.services, self._parts.capabilities, self._alive)
 
     @property

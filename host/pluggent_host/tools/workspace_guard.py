@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, cast
 from unicodedata import category, normalize
 from urllib.parse import unquote
@@ -22,6 +23,10 @@ from pluggent_hookspecs import EMPTY, Json, Value
 
 OWN_NAMES = frozenset({"pluggent.toml", ".mcp.json", ".git"})
 """Files and folders that decide what runs: writing them asks, in every workspace."""
+
+_FILES = (f"{store}.json{part}" for store in ("trust", "hooks") for part in ("", ".key", ".lock"))
+PRIVATE = ("sessions", "batches", "logins", "keys", *_FILES)
+"""Names in the state folder that are for no tool: transcripts, batches and approvals, credentials, trust."""
 
 _LONGEST = 4_096
 """Characters: no path is longer."""
@@ -99,6 +104,14 @@ class Protected(Value):
                 return Touched(next(place for place, kept in places if found.startswith(kept)), above)
             above = above or next((real for kept in self._really if kept.startswith(found)), "")
         return Touched("", above) if above else _UNTOUCHED
+
+
+def protected_by(state_dir: Path | None, workspace: Path | None, private: Iterable[str]) -> Protected:
+    """Return what a host with these folders keeps from tools: *private* and its own, and code that it imports."""
+    below = str(workspace or "")
+    code = tuple(entry for entry in sys.path if below and os.path.realpath(entry) != below and entry)
+    own = () if state_dir is None else tuple(str(state_dir / name) for name in PRIVATE)
+    return Protected((*own, *private), code)
 
 
 def _decoded(arguments_json: bytes, without: Collection[str] = ()) -> dict[str, Any]:
