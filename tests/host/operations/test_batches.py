@@ -1,5 +1,8 @@
 """Batches: each request is decided about and charged by itself, each result passes the hooks, nothing is paid twice."""
 
+from collections.abc import AsyncGenerator
+from typing import Any
+
 import attrs
 import pytest
 from pluggent_contract_values.as_json import from_json, to_json
@@ -208,12 +211,13 @@ async def test_policies_on_what_a_person_sees_decide_about_each_result():
 
 
 async def test_results_of_a_provider_that_lies_are_each_read_once_or_its_errors():
-    model = LaterModel(echo, echo, vendor=LaterVendor())
+    model: Any = LaterModel(echo, echo, vendor=LaterVendor())
+    no_reply: Any = "no reply"
 
-    async def lying(ticket, requests):
+    async def lying(ticket: object, requests: object) -> AsyncGenerator[Any]:
         first = BatchResult("a", "done", ModelResponse(Message.assistant("first")))
         yield (first, attrs.evolve(first, response=ModelResponse(Message.assistant("second"))))
-        yield (attrs.evolve(first, id="foreign"), BatchResult("b", "done", "no reply"))
+        yield (attrs.evolve(first, id="foreign"), BatchResult("b", "done", no_reply))
         yield ("no result",)
 
     model.batch_results = lying
