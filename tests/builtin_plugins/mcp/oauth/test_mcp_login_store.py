@@ -8,8 +8,7 @@ import stat
 import attrs
 import pytest
 from pluggent_hookspecs import Secret
-from pluggent_host.host import PRIVATE
-from pluggent_host.tools.workspace_guard import Protected
+from pluggent_host.tools.workspace_guard import PRIVATE, Protected
 from pluggent_mcp.commands.settings_file import block
 from pluggent_mcp.oauth.challenges import LoginError, part, scopes_in, wants_more
 from pluggent_mcp.oauth.login_store import (
