@@ -166,7 +166,7 @@ class Policy:
     def of_hosted(self, tool: HostedTool, event: ModelRequestEvent) -> Answer:
         """Return what holds for *tool*, which may run at the vendor meanwhile: what does for calls of tools.
 
-        Nobody knows its arguments: a test of them is in doubt, as it is for one that is missing.
+        Its arguments are not known: a test of them is in doubt, as it is for one that is missing.
         """
         return _answer(self._of_tool(tool.capability, tool.effects), event)
 

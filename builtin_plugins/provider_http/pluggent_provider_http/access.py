@@ -25,7 +25,7 @@ def identity_of(server: Endpoint, auth: str) -> Identity:
     """Return who asks *server*, by its setting *auth*.
 
     ``none`` sends nothing, ``bearer`` the key as Authorization, ``google`` a token of Google, ``sigv4`` signs with
-    credentials of Amazon; any other word is the header that the key goes in. Without a key nobody asks.
+    credentials of Amazon; any other word is the header that the key goes in. Without a key nothing is sent.
     """
     match auth:
         case "google":

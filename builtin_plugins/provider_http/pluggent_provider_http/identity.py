@@ -24,7 +24,7 @@ class Proof:
 
 
 class Identity:
-    """Who asks. This one is nobody, whose requests carry nothing; the others are made of it."""
+    """Who asks. Requests of this one carry nothing; the others are subclasses."""
 
     async def prepare(self, faults: Faults) -> None:
         """Get what the next request needs, such as a token that expires. Raises ProviderError."""

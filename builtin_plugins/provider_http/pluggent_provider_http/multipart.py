@@ -10,7 +10,7 @@ import attrs
 
 @attrs.frozen
 class Upload:
-    """A file in the field *field*. ``filename`` is one of our own: where a file is is nobody's business."""
+    """A file in the field *field*. ``filename`` is one of our own: where a file is stays here."""
 
     field: str
     filename: str
