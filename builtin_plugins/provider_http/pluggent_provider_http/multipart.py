@@ -10,7 +10,7 @@ import attrs
 
 @attrs.frozen
 class Upload:
-    """A file in the field *field*. ``filename`` is one of our own: where a file is stays here."""
+    """A file in the field *field*. ``filename`` is one of our own: the path of a file is not told."""
 
     field: str
     filename: str

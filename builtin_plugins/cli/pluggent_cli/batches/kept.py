@@ -100,6 +100,6 @@ class KeptBatches:
             raise ConfigError(str(path), [f"is damaged: {error}; mend it, or move it away"]) from error
         if is_sealed(self._seals.key(), seal.strip().decode("utf-8", "replace"), path.stem, content.decode()):
             return kept
-        log.warning("%s was changed, or copied from elsewhere: the approvals and the principal in it do not count", path)
+        log.warning("%s was changed, or copied from elsewhere: approvals and principal in it do not count", path)
         items = tuple(attrs.evolve(item, asks=(), approved_by="") for item in kept.batch.items)
         return attrs.evolve(kept, batch=attrs.evolve(kept.batch, items=items, principal=""))
