@@ -36,7 +36,7 @@ class Ticket(Value):
 
 @runtime_checkable
 class RunsLater(Protocol):
-    """A Provider whose vendor goes on with a reply when the connection is lost. Offering this is up to the provider.
+    """A Provider whose vendor continues a reply when the connection is lost. Offering this is up to the provider.
 
     ``ModelParameters.background`` asks for it. A reply is paid for once, however often it is attached to.
     """

@@ -94,11 +94,11 @@ class ModelParameters(Value):
 
     ``headers`` are sent with the request: names that the operator allows in the settings of the server, never one
     that says who asks. Their values are shown nowhere, and not stored with a turn that waits: in another process
-    it goes on with those that the session is opened with. ``timeouts`` are for this request. ``cache`` is for the
+    it continues with those that the session is opened with. ``timeouts`` are for this request. ``cache`` is for the
     vendor's cache of prompts: ``off``, ``auto`` (what the vendor and the settings do), or how long it keeps what a
     prompt begins with, such as ``5m`` or ``1h``.
 
-    ``background``: the vendor goes on with the reply when the connection, or this process, is lost, and another
+    ``background``: the vendor continues the reply when the connection, or this process, is lost, and another
     process attaches to it (RunsLater); the host refuses it for a provider without that. The vendor keeps the reply.
 
     A provider refuses parameters that its vendor does not have, and leaves none out in silence. ``extra``

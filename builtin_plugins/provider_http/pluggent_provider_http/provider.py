@@ -68,7 +68,7 @@ class HttpServer(Generic[ServerT]):
 
     *client* is an httpx2 client of the application's own, which is used and never closed;
     *transport* is what clients made here send with. Requests go below *base_url*, which is that
-    of *server* if it is empty. *access* says who asks; by itself nobody does.
+    of *server* if it is empty. *access* says who asks; without it requests carry no credentials.
     """
 
     def __init__(

@@ -124,7 +124,7 @@ def frozen(event: ModelRequestEvent, id: str) -> ModelRequestEvent:
 
 
 def content_digest(event: ModelRequestEvent) -> str:
-    """Return what identifies the request of *event*, whoever makes it, whichever time."""
+    """Return what identifies the request of *event*, the same for every caller and every time."""
     return frozen(attrs.evolve(event, scope=Scope()), "").digest
 
 

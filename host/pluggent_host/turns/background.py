@@ -95,7 +95,7 @@ class RunRecord:
 
 
 async def cancel_waiting(services: Services, waiting: Waiting | None) -> None:
-    """End the run that *waiting* waits for, which nobody is going to fetch; what goes wrong is logged."""
+    """End the run that *waiting* waits for, whose reply will not be fetched; what goes wrong is logged."""
     run = None if waiting is None else waiting.paused.run
     if run is None or run.ticket is None:
         return
@@ -105,5 +105,8 @@ async def cancel_waiting(services: Services, waiting: Waiting | None) -> None:
     except (ConfigError, PluginError) as error:
         log.warning("run %s at %s was not cancelled and may be billed: %s", ticket.id, ticket.target, error)
         return
-    if isinstance(provider, RunsLater):
+    if provider.target != ticket.target:
+        known = provider.target
+        log.warning("run %s was not cancelled and may be billed: it is at %s, not %s", ticket.id, ticket.target, known)
+    elif isinstance(provider, RunsLater):
         await cancel_run(provider, ticket)

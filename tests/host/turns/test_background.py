@@ -222,6 +222,19 @@ async def test_a_run_that_is_given_up_is_cancelled_at_the_vendor(tmp_path, way):
         assert_whole(session.history)
 
 
+async def test_a_run_at_another_server_is_not_cancelled_at_this_one(tmp_path, caplog):
+    vendor = LaterVendor()
+    model = LaterModel("fine", "fine", vendor=vendor, on_attach=[LOST])
+    async with opened(tmp_path, model) as host, await host.session("s", parameters=LATER) as session:
+        assert (await session.say("go")).why is Why.PAUSED
+
+        model.target = "memory:other"
+        await session.say("never mind")
+
+    assert vendor.cancelled == []
+    assert "run run_1 was not cancelled and may be billed: it is at memory:, not memory:other" in caplog.text
+
+
 async def test_policies_decide_about_a_request_in_the_background_and_again_when_it_is_attached_to(tmp_path):
     class Looks:
         requests = ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -48,7 +49,7 @@ class Account:
     """Whether a batch has ended as soon as it was submitted."""
 
 
-class BatchServer:
+class BatchServer(ABC):
     """What both servers share; a context manager. It answers ``say X`` with X, and refuses ``fail``."""
 
     secret = SECRET
@@ -117,8 +118,9 @@ class BatchServer:
             return _answer({"error": {"message": "no", "type": "invalid_request_error"}}, account.status)
         return self._served(account, request, [unquote(each) for each in rest])
 
+    @abstractmethod
     def _served(self, account: Account, request: Received, path: list[str]) -> Steps:
-        raise NotImplementedError
+        """Return the answer to *request*, which asks for *path* below the base URL of *account*."""
 
     def _begun(self, account: Account, batch: _Batch) -> Steps:
         account.batches[batch.id] = batch
@@ -128,8 +130,9 @@ class BatchServer:
             return (Step.CLOSE,)
         return _answer(self._shown(batch))
 
+    @abstractmethod
     def _shown(self, batch: _Batch) -> Any:
-        raise NotImplementedError
+        """Return *batch* as the vendor shows it."""
 
 
 def _reply(text: str, usage: Usage) -> ModelResponse:
